@@ -1,0 +1,1 @@
+"""Worlds, the worker pool that runs them, and their registry."""

@@ -1,0 +1,1 @@
+"""Judges: prompts, reply parsing, the endpoint client, the embedded rule judge."""

@@ -1,0 +1,1 @@
+"""The DeepSpeed learner: batches, advantages, losses, checkpoints, publishing."""

@@ -1,0 +1,1 @@
+"""Generators behind one port: vLLM, transformers, scripted."""

@@ -1,0 +1,1 @@
+"""Links between roles: codec, flow control (pure) and the ZeroMQ shell."""

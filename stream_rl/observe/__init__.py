@@ -1,0 +1,1 @@
+"""Where time goes, metrics, the board, plots and the report."""

@@ -1,0 +1,1 @@
+"""The only owner of state: tasks, leases, ledger, judging stage, selection, delivery."""

@@ -1,0 +1,119 @@
+"""The edges of the stream, as protocols. Concrete classes are named in `stream_rl.app` only."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from stream_rl.types import (
+    FloatArray,
+    IntArray,
+    Observation,
+    StepResult,
+    Task,
+    Trajectory,
+    UpdateReport,
+    Verdict,
+    VersionSpan,
+    WeightsManifest,
+)
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One turn to sample: ids in, ids out."""
+
+    prompt_ids: IntArray  # [tokens] the whole history so far
+    max_tokens: int  # sample at most this many
+    temperature: float  # 0 = greedy
+    stop_token_ids: tuple[int, ...]  # sampling ends with (and includes) one of these
+    seed: int | None = None  # None: the engine's own stream
+    affinity: str = ""  # requests with one affinity share a prefix (the group id)
+
+
+class GenerateResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What was sampled. Log-probabilities are those of the distribution sampled from (temperature included)."""
+
+    token_ids: IntArray  # [sampled]
+    logprobs: FloatArray  # [sampled]
+    spans: tuple[VersionSpan, ...]  # counts sum to `sampled`
+    cut: bool  # the token limit came before a stop token
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """Samples from the policy and takes new weights while it does.
+
+    `generate` raises `GenerationFailed`; `update` raises `WeightsRejected` and then the generator must not be used
+    again. Many `generate` calls run at once; `update` may come at any moment between their tokens.
+    """
+
+    @property
+    def engine(self) -> str:
+        """Name for logs: "vllm", "transformers", "scripted"."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Version of the weights that are live."""
+        ...
+
+    async def generate(self, request: GenerateRequest) -> GenerateResult:
+        """Sample one turn."""
+        ...
+
+    async def update(self, manifest: WeightsManifest) -> UpdateReport:
+        """Pause, load, check the fingerprint, set the version, resume (always)."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release processes and memory."""
+        ...
+
+
+class Environment(Protocol):
+    """A world, inside a worker process. Plain blocking calls; one episode at a time."""
+
+    def reset(self, task: Task, seed: int) -> Observation:
+        """Begin an episode. The same task and seed give the same world."""
+        ...
+
+    def step(self, action: str) -> StepResult:
+        """Act. An action that is not understood is answered with `valid=False`, never with an exception."""
+        ...
+
+    def close(self) -> None:
+        """Release what the episode holds."""
+        ...
+
+
+class EnvironmentSession(Protocol):
+    """One episode as the producer sees it: the same calls, awaited. Both raise `EnvironmentFailed`."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Begin the episode."""
+        ...
+
+    async def step(self, action: str) -> StepResult:
+        """Act."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give the place back."""
+        ...
+
+
+class EnvironmentPool(Protocol):
+    """Hands out episodes over worker processes."""
+
+    async def open(self, environment: str) -> EnvironmentSession:
+        """A place for one episode of the named environment."""
+        ...
+
+
+class Judge(Protocol):
+    """Tags one trajectory against the whole vocabulary. Never raises for a judge's fault: it abstains."""
+
+    async def tag(self, trajectory: Trajectory) -> Verdict:
+        """All tags of this trajectory."""
+        ...

@@ -1,0 +1,1 @@
+"""Rolls out groups: generator and environment workers behind one lease loop."""

@@ -1,0 +1,1 @@
+"""Rubrics: vocabulary, profiles, guidance, steering. Pure."""

@@ -1,0 +1,183 @@
+"""The records that travel through the stream. Frozen, keyword-only, one line a field.
+
+Token axis: every `[tokens]` array of one `Sample` has the same length. Times are seconds; versions count optimiser
+updates from 0 (the start policy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int32]
+FloatArray = npt.NDArray[np.float32]
+BoolArray = npt.NDArray[np.bool_]
+
+Split = Literal["train", "held_out"]
+TagValue = Literal["positive", "violation", "not_applicable", "abstained"]
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem to solve in one world.
+
+    >>> Task(environment="household", split="train", index=7).id
+    'household/train/7'
+    """
+
+    environment: str  # name of the `[[environments]]` entry
+    split: Split  # training and held-out tasks never overlap
+    index: int  # position in the split's seeded order, >= 0
+
+    @property
+    def id(self) -> str:
+        """World, split and index: unique across environments."""
+        return f"{self.environment}/{self.split}/{self.index}"
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One chat message as the template renders it."""
+
+    role: Literal["system", "user", "assistant"]  # who speaks
+    content: str  # plain text
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a world shows at the start of an episode."""
+
+    text: str  # shown to the policy as the first user message
+    admissible: tuple[str, ...] = ()  # actions the world would accept now; empty if it does not say
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A world's answer to one action."""
+
+    text: str  # shown to the policy as the next user message
+    reward: float = 0.0  # reward of this step
+    done: bool = False  # the episode is over
+    success: bool = False  # the task is solved (binary)
+    score: float = 0.0  # the world's own graded score, 0 to 1
+    valid: bool = True  # False: the action was not understood or did nothing
+    admissible: tuple[str, ...] = ()  # actions the world would accept next
+
+
+class VersionSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of consecutive sampled tokens that one version of the policy produced."""
+
+    version: int  # policy version, >= 0
+    num_tokens: int  # > 0
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation and the environment's answer."""
+
+    sample: int  # index into `Trajectory.samples`
+    start: int  # first sampled token within that sample
+    stop: int  # one past the last sampled token
+    spans: tuple[VersionSpan, ...]  # versions of tokens [start, stop), in order; their counts sum to stop - start
+    action: str  # decoded text the world was given
+    observation: str  # the world's answer; empty when the episode ended by the turn limit before an answer
+    valid: bool  # the world understood the action
+    cut: bool  # generation hit the token limit before the end-of-turn token
+    reward: float  # reward of this step
+    generate_s: float  # time in the generator
+    environment_s: float  # time in the world
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A trainable token sequence: prompt, then sampled and observed tokens in turn. Ids are never rendered twice.
+
+    The first `head_tokens` ids are the rendering of `head`; a teacher renders `head` again with a hint and keeps
+    every id after it.
+    """
+
+    token_ids: IntArray  # [tokens]
+    loss_mask: BoolArray  # [tokens] True where the policy sampled the token
+    behavior_logprobs: FloatArray  # [tokens] log-probability under the sampling policy; 0 where the mask is False
+    head: tuple[Message, ...]  # the messages the first prompt was rendered from, guidance included
+    head_tokens: int  # length of that rendering
+
+
+class Trajectory(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One rollout of one task, as recorded. An invalid one (world or generator failed) carries `error`."""
+
+    id: str  # "<group id>/<member>"
+    group_id: str  # the group it belongs to
+    member: int  # 0 .. G-1
+    task: Task  # what was attempted
+    samples: tuple[Sample, ...]  # one for append-only histories
+    turns: tuple[Turn, ...]  # in order
+    reward: float  # sum of step rewards
+    success: bool  # binary outcome
+    score: float  # the world's graded score, 0 to 1
+    guidance: tuple[str, ...] = ()  # rubric ids shown to this rollout as "avoid"; always empty for evaluation
+    error: str | None = None  # why it is invalid; None for a valid one
+    first_prompt: str = ""  # the world's first observation, without guidance
+    seconds: float = 0.0  # wall time of the episode
+
+    @property
+    def valid(self) -> bool:
+        """Whether the trajectory counts in group statistics."""
+        return self.error is None
+
+    @property
+    def num_sampled_tokens(self) -> int:
+        """Tokens the policy generated."""
+        return sum(turn.stop - turn.start for turn in self.turns)
+
+    @property
+    def oldest_version(self) -> int | None:
+        """Version of its oldest token; None when nothing was sampled."""
+        return oldest_version(self.turns)
+
+
+def oldest_version(turns: Iterable[Turn]) -> int | None:
+    """The smallest version of any span of any turn."""
+    return min((span.version for turn in turns for span in turn.spans), default=None)
+
+
+class Tag(msgspec.Struct, frozen=True, kw_only=True):
+    """One rubric decided on one trajectory."""
+
+    rubric: str  # rubric id
+    value: TagValue  # `abstained` means no usable answer: it is not zero anywhere
+    reason: str = ""  # short, written before the value
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """All tags of one trajectory from one judging."""
+
+    trajectory_id: str  # whose behaviour
+    tags: tuple[Tag, ...]  # one a rubric of the vocabulary, in its order
+    endpoint: str = ""  # url that answered; empty when all abstained
+    model: str = ""  # judge model
+    prompt_tokens: int = 0  # as reported by the endpoint
+    completion_tokens: int = 0  # as reported by the endpoint
+    seconds: float = 0.0  # from submission to verdict
+
+    @property
+    def abstained(self) -> bool:
+        """Whether no rubric was decided at all."""
+        return all(tag.value == "abstained" for tag in self.tags)
+
+
+class WeightsManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one version of the policy lies, and what it must look like once loaded."""
+
+    run_id: str  # manifests of another run are refused
+    version: int  # the version these weights are
+    path: str  # file (safetensors) to load
+    fingerprint: str  # hex digest over names, dtypes, shapes and bytes
+    num_bytes: int  # size of the file
+
+
+class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a generator did with a weight update."""
+
+    version: int  # version now live
+    fingerprint: str  # digest the generator computed of what it read
+    pause_s: float  # time during which no token was sampled
+    load_s: float  # part of it spent loading
