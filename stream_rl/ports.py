@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncIterator, Callable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -18,6 +19,64 @@ from stream_rl.types import (
     VersionSpan,
     WeightsManifest,
 )
+
+S_contra = TypeVar("S_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class Delivery(msgspec.Struct, Generic[R], frozen=True, kw_only=True, eq=False):
+    """A message that was received and is not acknowledged yet."""
+
+    message: R  # typed
+    ack: Callable[[], None]  # call once, when what the message carries is safe; returns its credit to the sender
+
+
+class Link(Protocol[S_contra, R_co]):
+    """One role's end of its link to the orchestrator. Iteration ends when the other side closed in order."""
+
+    async def send(self, message: S_contra) -> None:
+        """Queue a message; waits for credit. It will arrive once, in order, through reconnects."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[Delivery[R_co]]:
+        """Messages in order."""
+        ...
+
+
+class PeerJoined(msgspec.Struct, frozen=True, kw_only=True):
+    """A role connected, or came back as a new process."""
+
+    peer: str  # key to send to; unique for one process of one role
+    role: str  # "producer", "learner", "control"
+    name: str  # "producer-0", ...
+
+
+class PeerLeft(msgspec.Struct, frozen=True, kw_only=True):
+    """A role said goodbye, or was silent for too long. What it held is nobody's now."""
+
+    peer: str  # the key
+    reason: str  # for the log
+
+
+class Received(msgspec.Struct, Generic[R], frozen=True, kw_only=True, eq=False):
+    """A message of one peer."""
+
+    peer: str  # who sent it
+    message: R  # typed
+    ack: Callable[[], None]  # as in `Delivery`
+
+
+class Hub(Protocol[S_contra, R_co]):
+    """The orchestrator's end of all links."""
+
+    async def send(self, peer: str, message: S_contra) -> None:
+        """Queue a message for one peer; waits for credit. Raises `LinkError` if the peer has left."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[PeerJoined | PeerLeft | Received[R_co]]:
+        """Events of all peers, in order for each peer."""
+        ...
 
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
