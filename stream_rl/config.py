@@ -371,9 +371,7 @@ def _refuse_impossible(config: Config) -> None:
             f"need buffer >= {g.candidates}, or 0 for {config.permits} = (async_depth + 1) * candidates.",
         )
     if g.min_valid > g.size:
-        raise ConfigError(
-            "groups.min_valid", f"{g.min_valid} valid members cannot come from size = {g.size} rollouts."
-        )
+        raise ConfigError("groups.min_valid", f"{g.min_valid} valid members cannot come from size = {g.size} rollouts.")
     if not config.environments:
         raise ConfigError("environments", "no world to train in; add an [[environments]] entry.")
     names = [e.name for e in config.environments]
@@ -383,12 +381,12 @@ def _refuse_impossible(config: Config) -> None:
         raise ConfigError(
             "judge.endpoints",
             "selection 'rised', distillation and steering read verdicts, but no endpoint is given; "
-            "add a [[judge.endpoints]] entry (url = \"embedded\" starts the rule judge).",
+            'add a [[judge.endpoints]] entry (url = "embedded" starts the rule judge).',
         )
     for i, endpoint in enumerate(config.judge.endpoints):
         if endpoint.url != "embedded" and not re.match(r"https?://[^/\s]+", endpoint.url):
             raise ConfigError(
-                f"judge.endpoints.{i}.url", f"{endpoint.url!r} is neither \"embedded\" nor an http(s) address."
+                f"judge.endpoints.{i}.url", f'{endpoint.url!r} is neither "embedded" nor an http(s) address.'
             )
     if config.async_depth == 0 and config.max_lag:
         raise ConfigError(

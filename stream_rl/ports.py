@@ -21,7 +21,6 @@ from stream_rl.types import (
 )
 
 S_contra = TypeVar("S_contra", contravariant=True)
-R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
 
@@ -32,14 +31,14 @@ class Delivery(msgspec.Struct, Generic[R], frozen=True, kw_only=True, eq=False):
     ack: Callable[[], None]  # call once, when what the message carries is safe; returns its credit to the sender
 
 
-class Link(Protocol[S_contra, R_co]):
+class Link(Protocol[S_contra, R]):
     """One role's end of its link to the orchestrator. Iteration ends when the other side closed in order."""
 
     async def send(self, message: S_contra) -> None:
         """Queue a message; waits for credit. It will arrive once, in order, through reconnects."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[Delivery[R_co]]:
+    def __aiter__(self) -> AsyncIterator[Delivery[R]]:
         """Messages in order."""
         ...
 
@@ -67,14 +66,14 @@ class Received(msgspec.Struct, Generic[R], frozen=True, kw_only=True, eq=False):
     ack: Callable[[], None]  # as in `Delivery`
 
 
-class Hub(Protocol[S_contra, R_co]):
+class Hub(Protocol[S_contra, R]):
     """The orchestrator's end of all links."""
 
     async def send(self, peer: str, message: S_contra) -> None:
         """Queue a message for one peer; waits for credit. Raises `LinkError` if the peer has left."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[PeerJoined | PeerLeft | Received[R_co]]:
+    def __aiter__(self) -> AsyncIterator[PeerJoined | PeerLeft | Received[R]]:
         """Events of all peers, in order for each peer."""
         ...
 
