@@ -67,7 +67,7 @@ class ProducerReady(_Message, frozen=True, kw_only=True):
 
     engine: str  # "vllm", "transformers" or "scripted"
     version: int  # version its weights are
-    capacity: int  # groups it is willing to hold at once
+    capacity: int  # rollouts it is willing to hold at once
 
 
 class TrajectoryDone(_Message, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ def encode(message: object) -> list[bytes]:
 
 
 class Decoder(Generic[T]):
-    """Decodes frames to one type. Anything else raises `LinkError`, never a half-built object."""
+    """Decodes frames to one type, in one thread. Anything else raises `LinkError`, never a half-built object."""
 
     def __init__(self, kind: Any) -> None:
         self._frames: Sequence[bytes | memoryview] = ()
@@ -51,20 +51,29 @@ class Decoder(Generic[T]):
         self._frames = frames
         try:
             return self._decoder.decode(frames[0])
-        except (msgspec.DecodeError, ValueError, TypeError, IndexError, KeyError) as error:
+        except (msgspec.DecodeError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise LinkError(f"undecodable message: {error}") from None
         finally:
             self._frames = ()
 
     def _array(self, kind: Any, value: Any) -> Any:
-        code, index, shape = value
+        match value:
+            case [str(code), int(index), [*shape]] if all(type(n) is int and n >= 0 for n in shape):
+                pass
+            case _:
+                raise ValueError("an array is written as [dtype, frame, shape]")
         expected = np.dtype(get_args(get_args(kind)[1])[0])
         dtype = _DTYPES[code]
         if dtype != expected:
             raise ValueError(f"array of {dtype} where {expected} is expected")
         if not 1 <= index < len(self._frames):
             raise ValueError(f"array frame {index} of {len(self._frames)}")
-        return np.frombuffer(self._frames[index], dtype=dtype).reshape(shape)
+        array = np.frombuffer(self._frames[index], dtype=dtype).reshape(shape)
+        # NumPy trusts a bool to be 0 or 1: any other byte makes sums and masks disagree with each other.
+        if code == "b1" and array.view(np.uint8).max(initial=0) > 1:
+            raise ValueError("a bool array with bytes other than 0 and 1")
+        array.flags.writeable = False
+        return array
 
 
 def pack(message: object) -> bytes:

@@ -1,0 +1,324 @@
+"""The ledger: every group's walk through the stream, written before it has effect. SQLite in WAL mode, one writer.
+
+    leased -> produced -> judged -> candidate -> selected(k) -> trained(k)
+                                 any of the first four, or a refused selected one -> discarded(reason)
+
+A transition is one transaction. A transition that is not in the picture raises `LedgerError`: it is a bug, or the
+ledger of another run.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from stream_rl.errors import LedgerError
+from stream_rl.link.codec import Decoder, pack, unpack
+from stream_rl.types import Split, Task, Trajectory, Verdict, WeightsManifest
+
+GroupState = Literal["leased", "produced", "judged", "candidate", "selected", "trained", "discarded"]
+
+_BEFORE: dict[str, tuple[str, ...]] = {
+    "produced": ("leased",),
+    "judged": ("produced",),
+    "candidate": ("judged",),
+    "selected": ("candidate",),
+    "trained": ("selected",),
+    "discarded": ("leased", "produced", "judged", "candidate", "selected"),
+}
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS groups (
+  group_id TEXT PRIMARY KEY, position INTEGER NOT NULL, round INTEGER NOT NULL, environment TEXT NOT NULL,
+  split TEXT NOT NULL, task_index INTEGER NOT NULL, seed INTEGER NOT NULL, guidance TEXT NOT NULL,
+  state TEXT NOT NULL, attempts INTEGER NOT NULL, reason TEXT, hint TEXT);
+CREATE INDEX IF NOT EXISTS groups_by_round ON groups (round, state);
+CREATE TABLE IF NOT EXISTS transitions (
+  id INTEGER PRIMARY KEY, group_id TEXT NOT NULL, state TEXT NOT NULL, detail TEXT, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS trajectories (
+  trajectory_id TEXT PRIMARY KEY, group_id TEXT NOT NULL, purpose TEXT NOT NULL, success INTEGER NOT NULL,
+  reward REAL NOT NULL, sampled_tokens INTEGER NOT NULL, error TEXT, record BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS trajectories_by_group ON trajectories (group_id);
+CREATE TABLE IF NOT EXISTS verdicts (trajectory_id TEXT PRIMARY KEY, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS versions (version INTEGER PRIMARY KEY, manifest BLOB NOT NULL, live INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS checkpoints (version INTEGER PRIMARY KEY, path TEXT NOT NULL);
+"""
+
+
+class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One group as the ledger knows it."""
+
+    group_id: str  # unique in the run
+    position: int  # place in the task order
+    round: int  # the round it was admitted to
+    task: Task  # what it attempts
+    seed: int  # of its lease
+    guidance: tuple[str, ...]  # rubric ids shown to its rollouts
+    state: GroupState  # where it stands
+    attempts: int  # leases issued for it
+    hint: tuple[str, ...] | None = None  # rubric ids for the teacher, once selected
+
+
+class Ledger:
+    """Blocking calls; the service runs them in one worker thread. Not safe to share between threads at once."""
+
+    def __init__(self, path: Path, run_id: str) -> None:
+        """Open or create. Raises `LedgerError` when the file belongs to another run or is no ledger."""
+        self._path = path
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise LedgerError(f"{path} cannot be used as a ledger: {error}") from None
+        row = self._db.execute("SELECT value FROM meta WHERE key = 'run_id'").fetchone()
+        if row is None:
+            self._db.execute("INSERT INTO meta VALUES ('run_id', ?)", (run_id,))
+        elif row[0] != run_id:
+            raise LedgerError(f"{path} belongs to run {row[0]}, not {run_id}")
+
+    def close(self) -> None:
+        """Checkpoint the write-ahead log and close."""
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.close()
+
+    # writing
+
+    def lease(self, row: GroupRow, at: float) -> None:
+        """A group is about to be leased for the first time."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'leased', 1, NULL, NULL)",
+                (
+                    row.group_id,
+                    row.position,
+                    row.round,
+                    row.task.environment,
+                    row.task.split,
+                    row.task.index,
+                    row.seed,
+                    " ".join(row.guidance),
+                ),
+            )
+            self._note(row.group_id, "leased", None, at)
+
+    def lease_again(self, group_id: str, at: float) -> None:
+        """Its producer is gone: what it sent is dropped, and the same lease is issued again."""
+        with self._transaction():
+            done = self._db.execute(
+                "UPDATE groups SET attempts = attempts + 1 WHERE group_id = ? AND state = 'leased'", (group_id,)
+            )
+            if done.rowcount != 1:
+                raise LedgerError(f"{group_id} cannot be leased again: it is not 'leased' in {self._path}")
+            self._drop_records(group_id)
+            self._note(group_id, "leased", "again", at)
+
+    def add_trajectory(self, trajectory: Trajectory, purpose: str) -> bool:
+        """Keep one record. False: it was there already (a duplicate)."""
+        done = self._db.execute(
+            "INSERT OR IGNORE INTO trajectories VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                trajectory.id,
+                trajectory.group_id,
+                purpose,
+                trajectory.success,
+                trajectory.reward,
+                trajectory.num_sampled_tokens,
+                trajectory.error,
+                pack(trajectory),
+            ),
+        )
+        return done.rowcount == 1
+
+    def add_verdict(self, verdict: Verdict) -> None:
+        """Keep one verdict; the first of a trajectory stands."""
+        self._db.execute("INSERT OR IGNORE INTO verdicts VALUES (?, ?)", (verdict.trajectory_id, pack(verdict)))
+
+    def advance(self, group_id: str, state: GroupState, at: float, detail: str | None = None) -> None:
+        """One step of the walk. Raises `LedgerError` for a step that is not in the picture."""
+        with self._transaction():
+            self._advance(group_id, state, at, detail)
+
+    def advance_all(self, group_id: str, states: Sequence[GroupState], at: float) -> None:
+        """Several steps in one transaction."""
+        with self._transaction():
+            for state in states:
+                self._advance(group_id, state, at, None)
+
+    def put(self, key: str, text: str) -> None:
+        """Keep a small piece of state under a name."""
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))
+
+    def get(self, key: str) -> str | None:
+        """A piece of state kept by `put`."""
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def select(self, update: int, hints: dict[str, tuple[str, ...] | None], dropped: Iterable[str], at: float) -> None:
+        """Close a round in one transaction: `hints` maps each selected group to its teacher rubrics.
+
+        `dropped` are the candidates that were not selected.
+        """
+        with self._transaction():
+            for group_id, hint in hints.items():
+                self._advance(group_id, "selected", at, str(update))
+                text = None if hint is None else " ".join(hint)
+                self._db.execute("UPDATE groups SET hint = ? WHERE group_id = ?", (text, group_id))
+            for group_id in dropped:
+                self._advance(group_id, "discarded", at, "not_selected")
+
+    def train(
+        self, update: int, group_ids: Sequence[str], refused: dict[str, str], manifest: WeightsManifest, at: float
+    ) -> None:
+        """An update is done and its weights are published: its groups are trained, once."""
+        with self._transaction():
+            for group_id in group_ids:
+                self._advance(group_id, "trained", at, str(update))
+            for group_id, reason in refused.items():
+                self._advance(group_id, "discarded", at, reason)
+            self._publish(manifest, live=False)
+
+    def publish(self, manifest: WeightsManifest, *, live: bool) -> None:
+        """Weights exist (`live=False`), or every generator samples from them (`live=True`)."""
+        self._publish(manifest, live=live)
+
+    def add_checkpoint(self, version: int, path: str) -> None:
+        """A learner checkpoint is complete."""
+        self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (version, path))
+
+    def rewind(self, version: int, at: float) -> int:
+        """Resume from a checkpoint of `version`: rounds trained after it are selected again, unchanged.
+
+        Returns the number of groups put back.
+        """
+        with self._transaction():
+            rows = self._db.execute(
+                "SELECT group_id FROM groups WHERE state = 'trained' AND round >= ?", (version,)
+            ).fetchall()
+            for (group_id,) in rows:
+                self._db.execute("UPDATE groups SET state = 'selected' WHERE group_id = ?", (group_id,))
+                self._note(group_id, "selected", "rewound", at)
+            self._db.execute("DELETE FROM versions WHERE version > ?", (version,))
+            self._db.execute("DELETE FROM checkpoints WHERE version > ?", (version,))
+        return len(rows)
+
+    def drop_group(self, group_id: str) -> None:
+        """Forget an evaluation group's records, before it is rolled out again."""
+        with self._transaction():
+            self._drop_records(group_id)
+
+    # reading
+
+    def groups(self, *, from_round: int = 0) -> list[GroupRow]:
+        """Groups of rounds >= `from_round`, discarded ones left out, in admission order."""
+        return self._rows("round >= ? AND state != 'discarded'", from_round)
+
+    def unselected(self, round_: int) -> list[GroupRow]:
+        """Groups of a round that its selection left out: they keep their place until the round is live."""
+        return self._rows("round = ? AND state = 'discarded' AND reason = 'not_selected'", round_)
+
+    def _rows(self, where: str, value: int) -> list[GroupRow]:
+        rows = self._db.execute(
+            "SELECT group_id, position, round, environment, split, task_index, seed, guidance, state, attempts, hint"
+            f" FROM groups WHERE {where} ORDER BY position",
+            (value,),
+        )
+        return [
+            GroupRow(
+                group_id=group_id,
+                position=position,
+                round=round_,
+                task=Task(environment=environment, split=_split(split), index=index),
+                seed=seed,
+                guidance=tuple(guidance.split()),
+                state=state,
+                attempts=attempts,
+                hint=None if hint is None else tuple(hint.split()),
+            )
+            for group_id, position, round_, environment, split, index, seed, guidance, state, attempts, hint in rows
+        ]
+
+    def next_position(self) -> int:
+        """Tickets handed out so far."""
+        (last,) = self._db.execute("SELECT MAX(position) FROM groups").fetchone()
+        return 0 if last is None else int(last) + 1
+
+    def trajectories(self, group_id: str) -> list[Trajectory]:
+        """Records of one group, by member."""
+        decoder: Decoder[Trajectory] = Decoder(Trajectory)
+        rows = self._db.execute("SELECT record FROM trajectories WHERE group_id = ?", (group_id,)).fetchall()
+        return sorted((decoder.decode(unpack(blob)) for (blob,) in rows), key=lambda t: t.member)
+
+    def verdicts(self, group_id: str) -> list[Verdict]:
+        """Verdicts on one group's trajectories."""
+        decoder: Decoder[Verdict] = Decoder(Verdict)
+        rows = self._db.execute(
+            "SELECT v.record FROM verdicts v JOIN trajectories t USING (trajectory_id) WHERE t.group_id = ?",
+            (group_id,),
+        ).fetchall()
+        return [decoder.decode(unpack(blob)) for (blob,) in rows]
+
+    def counts(self) -> dict[str, int]:
+        """Groups by state; discarded ones by reason as "discarded:<reason>"."""
+        rows = self._db.execute(
+            "SELECT CASE WHEN state = 'discarded' THEN 'discarded:' || COALESCE(reason, '') ELSE state END, COUNT(*)"
+            " FROM groups GROUP BY 1"
+        )
+        return {str(state): int(count) for state, count in rows}
+
+    # inside
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._db)
+
+    def _advance(self, group_id: str, state: GroupState, at: float, detail: str | None) -> None:
+        before = _BEFORE.get(state, ())
+        done = self._db.execute(
+            f"UPDATE groups SET state = ?, reason = CASE WHEN ? = 'discarded' THEN ? ELSE reason END"
+            f" WHERE group_id = ? AND state IN ({','.join('?' * len(before))})",
+            (state, state, detail, group_id, *before),
+        )
+        if done.rowcount != 1:
+            row = self._db.execute("SELECT state FROM groups WHERE group_id = ?", (group_id,)).fetchone()
+            is_now = f"it is {row[0]!r}" if row else "the ledger does not know it"
+            raise LedgerError(f"{group_id} cannot become {state!r}: {is_now} ({self._path})")
+        self._note(group_id, state, detail, at)
+
+    def _note(self, group_id: str, state: str, detail: str | None, at: float) -> None:
+        self._db.execute(
+            "INSERT INTO transitions (group_id, state, detail, at) VALUES (?, ?, ?, ?)", (group_id, state, detail, at)
+        )
+
+    def _drop_records(self, group_id: str) -> None:
+        self._db.execute(
+            "DELETE FROM verdicts WHERE trajectory_id IN (SELECT trajectory_id FROM trajectories WHERE group_id = ?)",
+            (group_id,),
+        )
+        self._db.execute("DELETE FROM trajectories WHERE group_id = ?", (group_id,))
+
+    def _publish(self, manifest: WeightsManifest, *, live: bool) -> None:
+        self._db.execute(
+            "INSERT INTO versions VALUES (?, ?, ?) ON CONFLICT (version) DO UPDATE SET manifest = ?2, live = ?3",
+            (manifest.version, msgspec.msgpack.encode(manifest), live),
+        )
+
+
+class _Transaction:
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def _split(text: str) -> Split:
+    return "held_out" if text == "held_out" else "train"

@@ -1,0 +1,112 @@
+"""Numbers between two updates, and the metrics line they become (DESIGN: run directory contract)."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stream_rl.orchestrator.flight import Flight
+from stream_rl.types import Trajectory, Verdict
+
+
+class Tally:
+    """Counts what happens; `line` merges it with the learner's numbers and starts again."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.discarded: Counter[str] = Counter()
+        self.generated_tokens = 0
+        self.discarded_tokens = 0
+        self.invalid_trajectories = 0
+        self.judge = {"prompt": 0, "completion": 0}
+        self.judge_seconds: list[float] = []
+        self.abstained_tags = 0
+        self.tags = 0
+        self.roles: dict[str, Counter[str]] = {}
+
+    def trajectory(self, trajectory: Trajectory) -> None:
+        """A training rollout came back."""
+        self.generated_tokens += trajectory.num_sampled_tokens
+        self.invalid_trajectories += not trajectory.valid
+
+    def verdict(self, verdict: Verdict) -> None:
+        """A judging ended."""
+        self.judge["prompt"] += verdict.prompt_tokens
+        self.judge["completion"] += verdict.completion_tokens
+        self.judge_seconds.append(verdict.seconds)
+        self.tags += len(verdict.tags)
+        self.abstained_tags += sum(tag.value == "abstained" for tag in verdict.tags)
+
+    def discard(self, flight: Flight, reason: str) -> None:
+        """A group will never be trained."""
+        self.discarded[reason] += 1
+        self.discarded_tokens += flight.sampled_tokens
+
+    def role_states(self, name: str, states: Mapping[str, float]) -> None:
+        """Seconds a role spent in each state."""
+        self.roles.setdefault(name, Counter()).update(states)
+
+    def line(
+        self, *, step: int, candidates: Sequence[Flight], trained: Sequence[Flight], learner: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The metrics line of update `step`. `learner` is its part as reported, waits already attributed."""
+        lags = [flight.lag for flight in trained]
+        by_env: dict[str, list[float]] = {}
+        for flight in candidates:
+            by_env.setdefault(flight.row.task.environment, []).append(flight.success_rate)
+        turns = [turn for flight in candidates for t in flight.valid for turn in t.turns]
+        num_turns = max(1, len(turns))
+        rewards = [t.reward for flight in candidates for t in flight.valid]
+        episode_turns = [len(t.turns) for flight in candidates for t in flight.valid]
+        tokens = {
+            "generated": self.generated_tokens,
+            "discarded": self.discarded_tokens,
+            "judge": self.judge["prompt"] + self.judge["completion"],
+            "judge_prompt": self.judge["prompt"],
+            "judge_completion": self.judge["completion"],
+            **learner.get("tokens", {}),
+        }
+        line = {
+            "step": step,
+            "version": step + 1,
+            "groups": {
+                "candidate": len(candidates),
+                "selected": len(trained),
+                "discarded": dict(sorted(self.discarded.items())),
+            },
+            "success": {
+                "train": statistics.fmean([x for rates in by_env.values() for x in rates]) if by_env else None,
+                "by_env": {name: statistics.fmean(rates) for name, rates in sorted(by_env.items())},
+            },
+            "reward_mean": statistics.fmean(rewards) if rewards else None,
+            "lag": {
+                "max": max(lags, default=0),
+                "mean": statistics.fmean(lags) if lags else 0.0,
+                "histogram": {str(lag): n for lag, n in sorted(Counter(lags).items())},
+            },
+            "zero_variance": {
+                "all_pass": _share(candidates, lambda f: f.success_rate == 1.0),
+                "all_fail": _share(candidates, lambda f: f.success_rate == 0.0),
+            },
+            "turns_mean": statistics.fmean(episode_turns) if episode_turns else None,
+            "invalid_action_share": sum(not turn.valid for turn in turns) / num_turns,
+            "cut_share": sum(turn.cut for turn in turns) / num_turns,
+            "invalid_trajectories": self.invalid_trajectories,
+            "judge": {
+                "seconds_mean": statistics.fmean(self.judge_seconds) if self.judge_seconds else 0.0,
+                "abstained_share": self.abstained_tags / max(1, self.tags),
+            },
+            "roles": {name: dict(sorted(states.items())) for name, states in sorted(self.roles.items())},
+            **{key: value for key, value in learner.items() if key != "tokens"},
+            "tokens": tokens,
+        }
+        self._reset()
+        return line
+
+
+def _share(flights: Sequence[Flight], test: Any) -> float:
+    return sum(bool(test(flight)) for flight in flights) / max(1, len(flights))

@@ -1,0 +1,74 @@
+"""Which task comes next: a seeded, endless, resumable order over all environments. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from stream_rl.types import Split, Task
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    """One place in the order of training tasks."""
+
+    position: int  # 0, 1, 2, ... over the whole run
+    task: Task  # what to attempt
+    seed: int  # for the world and the sampler, 0 .. 2**31 - 1
+
+
+class TaskStream:
+    """Hands out training tasks. Environments alternate by share (smooth weighted round robin); within one, tasks
+    come in index order from an offset that depends on the run's seed, so runs with other seeds see other tasks.
+
+    The order depends on `shares` and `seed` only; `skip` makes a resumed run go on where it was.
+    """
+
+    def __init__(self, shares: Mapping[str, float], seed: int) -> None:
+        """`shares`: relative weight of each environment, > 0."""
+        if not shares or any(share <= 0 for share in shares.values()):
+            raise ValueError(f"every environment needs a positive share: {dict(shares)}")
+        self._shares = dict(shares)
+        self._total = sum(shares.values())
+        self._credit = dict.fromkeys(shares, 0.0)
+        self._count = dict.fromkeys(shares, 0)
+        self._seed = seed
+        self._position = 0
+
+    def take(self) -> Ticket:
+        """The next task."""
+        for name, share in self._shares.items():
+            self._credit[name] += share
+        name = max(self._credit, key=lambda n: self._credit[n])
+        self._credit[name] -= self._total
+        index = task_offset(self._seed) + self._count[name]
+        self._count[name] += 1
+        ticket = Ticket(
+            position=self._position,
+            task=Task(environment=name, split="train", index=index),
+            seed=stable_seed(self._seed, name, "train", index),
+        )
+        self._position += 1
+        return ticket
+
+    def skip(self, positions: int) -> None:
+        """Leave out that many tickets (they were handed out before a restart)."""
+        for _ in range(positions):
+            self.take()
+
+
+def evaluation_tasks(environments: tuple[str, ...], tasks: int) -> list[Task]:
+    """The same `tasks` held-out tasks of every environment, whatever the run's seed."""
+    return [Task(environment=name, split="held_out", index=i) for name in environments for i in range(tasks)]
+
+
+def task_offset(seed: int) -> int:
+    """Where a run's seed starts in a split's order; seeds a million tasks apart do not overlap in practice."""
+    return seed * 1_000_000
+
+
+def stable_seed(seed: int, environment: str, split: Split, index: int) -> int:
+    """A seed for one task that does not change between processes or Python versions."""
+    text = f"{seed}/{environment}/{split}/{index}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") >> 1

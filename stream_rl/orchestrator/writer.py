@@ -1,0 +1,34 @@
+"""The ledger's one writer thread, awaited from the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from stream_rl.orchestrator.ledger import Ledger
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LedgerWriter:
+    """Runs ledger calls one at a time in a worker thread, in the order they were asked.
+
+    `await writer.do(Ledger.advance, group_id, "judged", at)`
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._limiter = anyio.CapacityLimiter(1)
+
+    async def do(self, call: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `call(ledger, ...)`; it has happened when this returns, even if the caller is cancelled meanwhile."""
+        return await anyio.to_thread.run_sync(partial(call, self._ledger, *args, **kwargs), limiter=self._limiter)
+
+    async def close(self) -> None:
+        """Close the file."""
+        await self.do(Ledger.close)
