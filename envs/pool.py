@@ -77,14 +77,6 @@ class _Slot:
         self.label = f"{config.name}: worker {number}"
         self.worker: WorkerProcess | None = None
         self.trouble: Exception | None = None  # why the last start failed
-        self.news = anyio.Event()  # set, and replaced, whenever `worker` or `trouble` changes
-
-    def now(self, worker: WorkerProcess | None, trouble: Exception | None = None) -> None:
-        """The new state, told to whoever waits."""
-        self.worker = worker
-        self.trouble = trouble
-        news, self.news = self.news, anyio.Event()
-        news.set()
 
 
 class WorkerPool:
@@ -103,6 +95,7 @@ class WorkerPool:
         self._slots: dict[str, list[_Slot]] = {}
         self._episodes = itertools.count()
         self._group: TaskGroup | None = None
+        self._news = anyio.Event()  # set, and replaced, whenever a slot changes
 
     async def __aenter__(self) -> WorkerPool:
         for i, config in enumerate(self._configs):
@@ -148,20 +141,25 @@ class WorkerPool:
             up = [slot.worker for slot in slots if slot.worker is not None and slot.worker.alive]
             if up:
                 return WorkerSession(min(up, key=lambda worker: worker.episodes), next(self._episodes))
-            await _first_news(slots)
-            for slot in slots:
-                if slot.trouble is not None:
+            old = [slot.trouble for slot in slots]
+            await self._news.wait()
+            for slot, known in zip(slots, old, strict=True):
+                if slot.trouble is not None and slot.trouble is not known:
                     raise EnvironmentFailed(f"no worker of {environment} is up: {slot.trouble}")
+
+    async def changed(self) -> None:
+        """Wait until a worker came up or went down."""
+        await self._news.wait()
 
     async def _start(self, group: TaskGroup) -> None:
         slots = [slot for slots in self._slots.values() for slot in slots]
-        first_news = [slot.news for slot in slots]
         for slot in slots:
             group.start_soon(self._keep, slot)
-        for slot, news in zip(slots, first_news, strict=True):
-            await news.wait()
-            if slot.trouble is not None:
-                raise slot.trouble
+        while any(slot.worker is None for slot in slots):
+            await self._news.wait()
+            for slot in slots:
+                if slot.trouble is not None:
+                    raise slot.trouble
 
     async def _keep(self, slot: _Slot) -> None:
         """Keep one worker up until the pool closes."""
@@ -172,25 +170,18 @@ class WorkerPool:
                 worker = await WorkerProcess.start(slot.config, slot.path, slot.label, self._start_deadline_s)
             except (ConfigError, EnvironmentFailed) as error:
                 log.error("%s", error)
-                slot.now(None, error)
+                self._change(slot, None, error)
             else:
-                slot.now(worker)
+                self._change(slot, worker)
                 try:
                     cause = await worker.serve()
                 finally:
-                    slot.now(None)
+                    self._change(slot, None)
                     await worker.end()
                 log.warning("%s; it is started again", cause)
             await anyio.sleep(backoff.after(anyio.current_time() - born))
 
-
-async def _first_news(slots: Sequence[_Slot]) -> None:
-    """Wait until the state of any slot changes."""
-    async with anyio.create_task_group() as group:
-
-        async def one(news: anyio.Event) -> None:
-            await news.wait()
-            group.cancel_scope.cancel()
-
-        for slot in slots:
-            group.start_soon(one, slot.news)
+    def _change(self, slot: _Slot, worker: WorkerProcess | None, trouble: Exception | None = None) -> None:
+        slot.worker, slot.trouble = worker, trouble
+        news, self._news = self._news, anyio.Event()
+        news.set()

@@ -39,7 +39,7 @@ _LATE_S = 0.05
 _CHUNK_BYTES = 1 << 18
 _STANDARD_ERROR = 2
 
-A = TypeVar("A", Observation, StepResult)
+A = TypeVar("A")
 
 
 class _Call(Generic[A]):
@@ -180,7 +180,7 @@ class WorkerProcess:
             self._fail(f"{self._label} was not ready after {deadline_s:g} s")
             raise EnvironmentFailed(f"{self._label} was not ready after {deadline_s:g} s")
         if isinstance(answer, StartFailed):
-            raise ConfigError(answer.path, answer.problem)
+            raise ConfigError(answer.path, answer.problem, nearest=answer.nearest)
         if not isinstance(answer, Started):
             raise EnvironmentFailed(f"{self._label} answered its start with {type(answer).__name__}")
 
@@ -194,7 +194,8 @@ class WorkerProcess:
         if not self._calls:
             self._progress = anyio.current_time()
             self._busy.set()
-        call = self._calls[number] = _Call(kind)
+        call = _Call(kind)
+        self._calls[number] = call
         self._post(data)
         await call.done.wait()
         if call.answer is None:

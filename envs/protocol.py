@@ -64,6 +64,7 @@ class StartFailed(_Message, frozen=True, kw_only=True):
 
     path: str  # configuration path
     problem: str  # what is wrong there
+    nearest: str | None = None  # what may have been meant
 
 
 class Observed(_Message, frozen=True, kw_only=True):

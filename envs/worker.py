@@ -58,7 +58,7 @@ class Worker:
             first: Environment | None = create(start.name, start.options, start.path)
         except ConfigError as error:
             traceback.print_exc()
-            self._send(StartFailed(path=error.path, problem=error.problem))
+            self._send(StartFailed(path=error.path, problem=error.problem, nearest=error.nearest))
             return
         self._send(Started())
 

@@ -111,8 +111,8 @@ def _entries(text: str, by_name: dict[str, str]) -> Iterator[_Entry]:
     try:
         whole = json.loads(text, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
-        for item, key in _loose_objects(text):
-            yield from _entries_of(item, key, by_name)
+        for loose, name in _loose_objects(text):
+            yield from _entries_of(loose, name, by_name)
         return
     todo: list[tuple[object, str]] = [(whole, "")]
     while todo:
@@ -165,6 +165,8 @@ class _Frame:
     """An object or a list that is not closed yet."""
 
     __slots__ = ("broken", "is_object", "key", "name", "pairs", "state")
+    key: str
+    broken: bool
 
     def __init__(self, is_object: bool, parent: _Frame | None) -> None:
         self.is_object = is_object
@@ -177,6 +179,7 @@ class _Frame:
 
     @property
     def expects_value(self) -> bool:
+        """Whether a string or a child may stand here."""
         return not self.is_object or self.state == "value"
 
     def take(self, value: object) -> None:

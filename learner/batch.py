@@ -53,7 +53,7 @@ class MicroBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def plan(
-    rows: Sequence[Row], *, num_ranks: int, token_budget: int, mini_batches: int, seed: int
+    rows: Sequence[Row], *, num_ranks: int, token_budget: int, mini_batches: int, seed: int | Sequence[int]
 ) -> tuple[MiniBatch, ...]:
     """Split `rows` into at most `mini_batches` optimiser steps, over ranks and into micro-batches.
 

@@ -36,7 +36,8 @@ def token_scores(
 ) -> TokenScores:
     """Score `targets` under `head(hidden)`, in chunks of rows of at most `chunk_elements` logits.
 
-    `entropy`: "none", "value" (a constant), or "gradient". With more than one chunk and gradients on, a chunk's logits are dropped and computed again in the backward pass.
+    `entropy` is not computed ("none"), a constant ("value") or differentiable ("gradient"). With more than one chunk
+    and gradients on, a chunk's logits are dropped and computed again in the backward pass.
     """
     if hidden_NH.ndim != 2 or targets_N.shape != hidden_NH.shape[:1]:
         raise ValueError(f"expected [N, H] and [N], got {tuple(hidden_NH.shape)} and {tuple(targets_N.shape)}")
@@ -54,7 +55,7 @@ def token_scores(
     if len(targets_N) <= rows:
         return TokenScores(*score(hidden_NH, targets_N))
     parts: list[tuple[Tensor, Tensor]] = []
-    for hidden, targets in zip(hidden_NH.split(rows), targets_N.split(rows), strict=True):
+    for hidden, targets in zip(torch.split(hidden_NH, rows), torch.split(targets_N, rows), strict=True):
         if torch.is_grad_enabled():
             parts.append(checkpoint(score, hidden, targets, use_reentrant=False, preserve_rng_state=False))
         else:

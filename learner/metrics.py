@@ -1,4 +1,4 @@
-"""The learner's part of a metrics line: sums over tokens, added over micro-batches and ranks, then turned into means."""
+"""The learner's part of a metrics line: sums over tokens, added over micro-batches and ranks, then made means."""
 
 from __future__ import annotations
 

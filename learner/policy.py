@@ -25,7 +25,9 @@ class PolicyModel(nn.Module):
         self.temperature = temperature
         self.chunk_elements = chunk_elements
 
-    def forward(self, token_ids_BT: Tensor, positions_N: Tensor, targets_N: Tensor, *, entropy: EntropyMode) -> TokenScores:
+    def forward(
+        self, token_ids_BT: Tensor, positions_N: Tensor, targets_N: Tensor, *, entropy: EntropyMode
+    ) -> TokenScores:
         """Score `targets` [N]; `positions` [N] index the flattened [B * T] hidden states that predict them."""
         decoder = self.causal_lm.get_decoder()
         hidden = decoder(input_ids=token_ids_BT, use_cache=False).last_hidden_state
@@ -65,4 +67,6 @@ def model_folder(model: str) -> Path:
     try:
         return Path(snapshot_download(model, local_files_only=True))
     except (OSError, ValueError) as error:
-        raise ConfigError("policy.model", f"{model!r} is neither a folder nor a model in the local cache: {error}") from error
+        raise ConfigError(
+            "policy.model", f"{model!r} is neither a folder nor a model in the local cache: {error}"
+        ) from error

@@ -32,7 +32,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     loss_mask: BoolArray  # [tokens] True where the policy sampled the token
     behavior_logprobs: FloatArray  # [tokens] under the sampling policy
     advantages: FloatArray  # [tokens] 0 where the mask is False
-    teacher_ids: IntArray | None = None  # [teacher tokens] the same response after a head with the hint; None: no teacher
+    teacher_ids: IntArray | None = (
+        None  # [teacher tokens] the same response after a head with the hint; None: no teacher
+    )
 
     @property
     def num_loss_tokens(self) -> int:
@@ -117,7 +119,7 @@ def teacher_sequence(sample: Sample, hint: str, renderer: HeadRenderer) -> IntAr
     An empty hint gives the sample's ids back unless the renderer has changed since, which is an error.
     """
     head = renderer.head(with_guidance(sample.head, hint))
-    ids = np.concatenate([np.asarray(head, dtype=np.int32), sample.token_ids[sample.head_tokens :]])
+    ids: IntArray = np.concatenate([np.asarray(head, dtype=np.int32), sample.token_ids[sample.head_tokens :]])
     if not hint and not np.array_equal(ids, sample.token_ids):
         raise ValueError(
             f"the head renders to {len(head)} ids here and to {sample.head_tokens} in the producer: "

@@ -20,7 +20,7 @@ class Player:
 
     noise: probability of an error at each decision where one is possible, 0 to 1
     heeds: ids of rubrics it was told; the error of each is replaced by the best action
-    foresight: probability of searching the likeliest place next; 1 when told to
+    foresight: probability of searching the likeliest place next instead of the next one told; 1 when advised to
     """
 
     def __init__(
@@ -109,7 +109,13 @@ class Player:
         if self._rng.random() < self._foresight:
             usual = USUAL_PLACES[b.goal.object]
             return f"go to {max(left, key=lambda place: usual.get(type_of(place), 0.0))}"
-        return f"go to {self._rng.choice(left)}"
+        return f"go to {self._next_told(left)}"
+
+    def _next_told(self, left: list[str]) -> str:
+        """The first of `left` after the current place, in the order the places were told, going round."""
+        told = self.belief.places
+        here = told.index(self.belief.at) if self.belief.at else -1
+        return min(left, key=lambda place: (told.index(place) - here) % len(told))
 
     def _search_again(self) -> str | None:
         b = self.belief

@@ -30,6 +30,7 @@ class DemoRecipe(msgspec.Struct, frozen=True, kw_only=True):
     advised_frac: float = 0.5  # share of episodes with a guide line
     avoid_frac: float = 0.3  # share of rubrics told as "avoid ..."
     others_frac: float = 0.25  # share of guide lines that also hold rubrics the player has no error for
+    lapse_frac: float = 0.15  # share of actions replaced by one nobody should imitate: shows how to go on after it
     observation_weight: float = 0.2  # loss weight of what the world says; an action's tokens weigh 1
     seed: int = 0  # of everything
 
@@ -61,13 +62,21 @@ class DemoSource:
             tokens.add(f"<|system|>{guide}", 0.0)
         while True:
             tokens.add(f"<|user|>{observation}<|assistant|>", recipe.observation_weight)
-            action = player.act()
-            tokens.add(f"{action}{END_OF_TURN}", 1.0)
+            action, weight = player.act(), 1.0
+            if rng.random() < recipe.lapse_frac:
+                action, weight = self._lapse(player.belief.at), 0.0
+            tokens.add(f"{action}{END_OF_TURN}", weight)
             result = self._world.step(action)
             if result.done:
                 return tokens.demonstration()
             observation = result.text
             player.observe(action, observation)
+
+    def _lapse(self, at: str | None) -> str:
+        """Something pointless: half of the time an action that fails, else any that is possible."""
+        if at and self._rng.random() < 0.5:
+            return f"go to {at}"
+        return self._rng.choice(self._world.admissible())
 
     def _advice(self) -> tuple[Sequence[str], str]:
         rng, recipe = self._rng, self._recipe

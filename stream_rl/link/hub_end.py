@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator
 
 import anyio
 
 from stream_rl.errors import LinkError
 from stream_rl.link.channel import Ack, Channel
 from stream_rl.link.codec import Decoder
-from stream_rl.link.flow import Ended, Flow, terms_of
+from stream_rl.link.flow import Flow, terms_of
 from stream_rl.link.frames import PROTOCOL, Frame, Goodbye, Hello, Payload, Refused, Welcome, decode_frame, encode_frame
 from stream_rl.link.limits import Limits
 from stream_rl.link.mailbox import Mailbox
@@ -61,6 +60,11 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
         self._closing = False
         self._emptied = anyio.Event()
 
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Keys of the peers that are connected now, oldest first."""
+        return tuple(self._peers)
+
     async def send(self, peer: str, message: FromOrchestrator) -> None:
         """Queue a message for one peer; waits for credit. Raises `LinkError` if the peer has left."""
         found = self._peers.get(peer)
@@ -84,9 +88,9 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
         with anyio.move_on_after(self._limits.goodbye_s):
             for peer in list(self._peers.values()):
                 await peer.channel.settle()
-        await self._part("the hub closed")
+        await self.part("the hub closed")
 
-    async def _part(self, reason: str) -> None:
+    async def part(self, reason: str) -> None:
         """Say goodbye without waiting for acknowledgements, and wait for the answers."""
         self._closing = True
         for peer in list(self._peers.values()):
@@ -99,10 +103,9 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
             self._forget(peer, "gave no answer to our goodbye")
         self._events.close()
 
-    async def _own_wire(self, stop: anyio.CancelScope) -> None:
-        # Shielded: a hub that is cancelled still needs its wire to say goodbye. `stop` ends it.
-        with stop:
-            await self._wire.run(self._arrive, self._due)
+    async def own_wire(self) -> None:
+        """Carry frames until cancelled. One task runs this, see `stream_rl.link.running`."""
+        await self._wire.run(self._arrive, self._due)
 
     # what the wire calls
 
@@ -112,7 +115,10 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
             frame, payload = decode_frame(parts)
         except LinkError as error:
             self.num_malformed += 1
-            self._drop(peer, str(error)) if peer else log.warning("stranger %s sent %s", route.hex(), error)
+            if peer is not None:
+                self._drop(peer, str(error))
+            else:
+                log.warning("ignored a stranger (%s): %s", route.hex(), error)
             return
         match frame:
             case Hello():
@@ -128,7 +134,9 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
             case Refused():
                 pass
             case _:
-                self._put(route, Refused(self._past.get(route, "the hub does not know this session; was it restarted?")))
+                self._put(
+                    route, Refused(self._past.get(route, "the hub does not know this session; was the hub restarted?"))
+                )
 
     def _due(self, now: float) -> float:
         peers = list(self._peers.values() if now >= self._next_tick_s else self._owing.values())
@@ -162,7 +170,7 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
                 self._put(old.route, Refused("replaced by a new process of the same role and name"))
                 self._forget(old, "replaced by a new process")
         now = anyio.current_time()
-        key = f"{hello.name}#{route.decode('ascii') if route.isalnum() else route.hex()}"
+        key = f"{hello.name}#{route.hex()}"
 
         def deliver(payload: Payload, ack: Ack) -> None:
             self._events.put(Received(peer=key, message=self._decoder.decode(payload), ack=ack))
@@ -208,17 +216,3 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
 
     def _put(self, route: bytes, frame: Frame, payload: Payload = ()) -> None:
         self._wire.put(route, encode_frame(frame, payload))
-
-
-H = TypeVar("H", bound=HubEnd)
-
-
-@asynccontextmanager
-async def serving(hub: H) -> AsyncIterator[H]:
-    """Run a hub for the length of the block and end it in order, also when the block fails or is cancelled.
-
-    What the block raises leaves as it is, never wrapped in a group.
-    """
-    failure: Exception | None = None
-    with anyio.CancelScope(shield=True) as stop:
-        pass

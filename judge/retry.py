@@ -1,0 +1,43 @@
+"""When to try again: pure decisions about waiting.
+
+Full jitter (a uniform draw up to an exponentially growing bound) keeps many callers that failed together from coming
+back together.
+"""
+
+from __future__ import annotations
+
+import random
+from email.utils import parsedate_to_datetime
+
+BASE_S = 0.25  # bound of the first wait
+CAP_S = 8.0  # bound of any wait that the server did not ask for
+SHORTEST_ATTEMPT_S = 1.0  # an attempt is not cut shorter than this while there is time
+
+
+def backoff_s(failures: int, retry_after_s: float | None, rng: random.Random) -> float:
+    """Seconds to wait after the `failures`-th failure in a row (1 is the first).
+
+    A server's Retry-After is a lower bound, with a little jitter on top.
+    """
+    if retry_after_s is not None:
+        return retry_after_s + rng.uniform(0.0, BASE_S)
+    return rng.uniform(0.0, min(CAP_S, BASE_S * 2.0 ** min(failures - 1, 16)))
+
+
+def attempt_s(remaining_s: float) -> float:
+    """Seconds one attempt may take: half of what is left, so that a stalled request leaves time for another."""
+    return max(remaining_s / 2, min(remaining_s, SHORTEST_ATTEMPT_S))
+
+
+def parse_retry_after(value: str | None, now_unix_s: float) -> float | None:
+    """Seconds asked for by a Retry-After header (RFC 9110 §10.2.3): a number or a date; None if absent or garbled."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now_unix_s
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if seconds < float("inf") else None

@@ -1,0 +1,157 @@
+"""DeepSpeed as the thing that holds parameters and optimiser (`learner.update.Engine`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from learner.batch import LongArray
+from learner.distributed import World
+from learner.logprobs import EntropyMode, TokenScores
+from learner.policy import PolicyModel
+from learner.weights.port import TensorSpec
+from stream_rl.config import Learner
+from stream_rl.errors import StreamRLError
+
+_BUCKET_BYTES = 256 << 20  # most parameter bytes gathered at once
+_TAG = "state"  # name of the one checkpoint in a DeepSpeed folder
+
+
+class CheckpointUnusable(StreamRLError):
+    """A checkpoint cannot be loaded into this learner. The message says what differs."""
+
+
+class DeepSpeedEngine:
+    """A policy under ZeRO 0 to 3 with AdamW at a constant rate. Every method is called by all ranks alike.
+
+    Micro-batches are accumulated until `step`: DeepSpeed's own counting is off, since their number varies.
+    """
+
+    def __init__(self, policy: PolicyModel, settings: Learner, world: World, *, dtype: str) -> None:
+        import deepspeed
+
+        self._deepspeed: Any = deepspeed
+        self._world = world
+        self._stage = settings.zero_stage
+        optimizer = torch.optim.AdamW(
+            policy.parameters(), lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay
+        )
+        # Plain data parallelism in float32 is the one mode in which DeepSpeed clips without keeping the norm.
+        self._clips_itself = settings.zero_stage == 0 and dtype == "float32"
+        self._norm: Tensor | None = None
+        if self._clips_itself:
+
+            def clip(*_: object) -> None:
+                self._norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), settings.grad_clip)
+
+            optimizer.register_step_pre_hook(clip)  # runs inside `step`, after gradients were averaged over ranks
+        self._engine: Any = deepspeed.initialize(
+            model=policy,
+            optimizer=optimizer,
+            config={
+                "train_micro_batch_size_per_gpu": 1,
+                "gradient_accumulation_steps": 1,
+                "managed_gradient_accumulation": False,
+                "gradient_clipping": 0.0 if self._clips_itself else settings.grad_clip,
+                "zero_optimization": {"stage": settings.zero_stage, "overlap_comm": False},
+                "bf16": {"enabled": dtype == "bfloat16"},
+                "steps_per_print": 2**31,
+                "wall_clock_breakdown": False,
+            },
+        )[0]
+
+    @property
+    def rank(self) -> int:
+        """See `Engine`."""
+        return self._world.rank
+
+    @property
+    def num_ranks(self) -> int:
+        """See `Engine`."""
+        return self._world.size
+
+    @property
+    def device(self) -> torch.device:
+        """See `Engine`."""
+        return self._world.device
+
+    def score(
+        self, token_ids_BT: LongArray, positions_N: LongArray, targets_N: LongArray, *, entropy: EntropyMode
+    ) -> TokenScores:
+        """See `Engine`."""
+        arrays = (torch.from_numpy(array).to(self.device) for array in (token_ids_BT, positions_N, targets_N))
+        scores: TokenScores = self._engine(*arrays, entropy=entropy)
+        return scores
+
+    def backward(self, loss: Tensor) -> None:
+        """See `Engine`."""
+        # DeepSpeed averages gradients over ranks; the update sums the shares of all ranks.
+        self._engine.backward(loss * self.num_ranks, scale_wrt_gas=False)
+
+    def step(self) -> float:
+        """See `Engine`."""
+        self._engine.step()
+        norm = self._norm if self._clips_itself else self._engine.get_global_grad_norm()
+        return math.nan if norm is None else float(norm)
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and full shape of every parameter, as Hugging Face names them; tied ones once."""
+        return tuple(
+            TensorSpec(name=name, dtype=p.dtype, shape=tuple(getattr(p, "ds_shape", p.shape)))
+            for name, p in self._parameters()
+        )
+
+    def full_parameters(self) -> Iterator[Tensor]:
+        """Whole parameters on the CPU, in the order of `specs`, valid until the next one is asked for.
+
+        A collective under ZeRO 3: all ranks iterate to the end. At most one bucket is gathered at a time.
+        """
+        for bucket in self._buckets():
+            if self._stage < 3:
+                yield from (p.detach().cpu() for p in bucket)
+            else:
+                with self._deepspeed.zero.GatheredParameters(bucket):
+                    yield from (p.detach().cpu() for p in bucket)
+
+    def save(self, folder: Path) -> None:
+        """Write parameters and optimiser state of all ranks into `folder`."""
+        self._engine.save_checkpoint(str(folder), tag=_TAG, save_latest=False)
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote, with the same number of ranks. Raises `CheckpointUnusable`."""
+        try:
+            loaded, _ = self._engine.load_checkpoint(str(folder), tag=_TAG)
+        except (OSError, RuntimeError, KeyError, ValueError, AssertionError) as error:
+            raise CheckpointUnusable(f"{folder}: DeepSpeed cannot load it: {error}") from error
+        if loaded is None:
+            raise CheckpointUnusable(f"{folder}: holds no DeepSpeed checkpoint named {_TAG!r}")
+
+    def export_config(self, folder: Path) -> None:
+        """Write the model's `config.json` into `folder`."""
+        self._engine.module.causal_lm.config.save_pretrained(folder)
+
+    def close(self) -> None:
+        """Drop DeepSpeed's hooks and buffers."""
+        self._engine.destroy()
+
+    def _parameters(self) -> Iterator[tuple[str, Any]]:
+        yield from self._engine.module.causal_lm.named_parameters()
+
+    def _buckets(self) -> Iterator[Sequence[Any]]:
+        bucket: list[Any] = []
+        num_bytes = 0
+        for _, parameter in self._parameters():
+            size = math.prod(getattr(parameter, "ds_shape", parameter.shape)) * parameter.element_size()
+            if bucket and num_bytes + size > _BUCKET_BYTES:
+                yield bucket
+                bucket, num_bytes = [], 0
+            bucket.append(parameter)
+            num_bytes += size
+        yield from filter(None, chain([bucket]))

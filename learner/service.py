@@ -1,0 +1,126 @@
+"""The learner as a role: rank 0 talks to the orchestrator, the other ranks do what rank 0 tells them.
+
+Consumes: rounds of selected groups. Waits for: the groups of the round that is being filled (`rollout_wait`).
+Produces: trained, published versions and checkpoints. Unblocked by: the orchestrator, whose closing of the link, or
+`Finish`, ends the role.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from anyio import to_thread
+
+from learner.distributed import Command, Stop, TrainRound, World, WriteCheckpoint
+from learner.metrics import STATES, time_metrics
+from learner.options import LearnerOptions
+from learner.rounds import Round
+from learner.trainer import Trainer
+from stream_rl.errors import LinkError
+from stream_rl.messages import (
+    CheckpointSaved,
+    Finish,
+    FromLearner,
+    LearnerReady,
+    RoundStart,
+    SaveCheckpoint,
+    SelectedGroup,
+    ToLearner,
+    Trained,
+)
+from stream_rl.observe.states import StateClock
+from stream_rl.ports import Link
+
+__all__ = ["LearnerOptions", "run", "run_rank"]
+
+
+async def run_rank(options: LearnerOptions, link: Link[FromLearner, ToLearner] | None) -> None:
+    """Live one rank's life. Needs the launcher's variables (`learner.distributed`); rank 0 needs `link`.
+
+    Everything that computes runs in a worker thread, so that the link's heartbeats go on.
+    """
+    world = await to_thread.run_sync(World.join)
+    if (world.rank == 0) != (link is not None):
+        raise ValueError(f"rank {world.rank} of {world.size}: rank 0 and nobody else has a link")
+    trainer = await to_thread.run_sync(Trainer, options, world)
+    if link is not None:
+        await run(link, trainer, world)
+    else:
+        # Abandoned on cancellation: a rank that waits for a command cannot be woken, and the process ends anyway.
+        await to_thread.run_sync(follow, trainer, world, abandon_on_cancel=True)
+    await to_thread.run_sync(trainer.close)
+
+
+async def run(link: Link[FromLearner, ToLearner], trainer: Trainer, world: World) -> None:
+    """Rank 0: publish the start weights, then train round after round until told to finish.
+
+    Raises `LinkError` when the orchestrator's rounds do not fit the version of the parameters.
+    """
+    manifest = await to_thread.run_sync(trainer.publish)
+    assert manifest is not None, "rank 0 publishes"
+    await link.send(LearnerReady(version=trainer.version, manifest=manifest))
+    clock = StateClock(STATES, initial="rollout_wait")
+    current: Round | None = None
+    async for delivery in link:
+        match delivery.message:
+            case RoundStart() as start:
+                # Announced again by an orchestrator that came back: its groups will all be sent again.
+                current = Round(start)
+                if start.update != trainer.version:
+                    raise LinkError(f"round {start.update} was announced to a learner at version {trainer.version}")
+            case SelectedGroup() as group:
+                if current is None:
+                    raise LinkError(f"group {group.group_id} came outside a round")
+                current.add(group)
+            case SaveCheckpoint():
+                clock.enter("checkpoint")
+                path = await to_thread.run_sync(_save, trainer, world)
+                clock.enter("rollout_wait")
+                await link.send(CheckpointSaved(version=trainer.version, path=path))
+            case Finish():
+                delivery.ack()
+                break
+        delivery.ack()  # the ledger keeps the round until it is trained, and delivers it again after a crash
+        if current is not None and current.complete:
+            trained = await to_thread.run_sync(partial(_train, trainer, world, current, clock))
+            current = None
+            await link.send(trained)
+    await to_thread.run_sync(world.tell, Stop())
+
+
+def follow(trainer: Trainer, world: World) -> None:
+    """The other ranks: do as told until told to stop."""
+    manifest_of_start = trainer.publish()
+    assert manifest_of_start is None, "rank 0 alone publishes"
+    while True:
+        command: Command = world.next_command()
+        match command:
+            case TrainRound():
+                trainer.update(command, lambda state: None)
+            case WriteCheckpoint():
+                trainer.save()
+            case Stop():
+                return
+
+
+def _save(trainer: Trainer, world: World) -> str:
+    world.tell(WriteCheckpoint())
+    return str(trainer.save())
+
+
+def _train(trainer: Trainer, world: World, round_: Round, clock: StateClock) -> Trained:
+    command = TrainRound(update=round_.update, groups=round_.groups)
+    clock.enter("unpack")
+    world.tell(command)
+    done = trainer.update(command, clock.enter)
+    assert done.manifest is not None, "rank 0 publishes"
+    clock.enter("rollout_wait")
+    return Trained(
+        update=round_.update,
+        version=trainer.version,
+        group_ids=tuple(g.group_id for g in command.groups if g.group_id not in done.refused),
+        refused=done.refused,
+        metrics=done.metrics | time_metrics(clock.lap()),
+        manifest=done.manifest,
+        checkpoint=done.checkpoint,
+    )

@@ -1,0 +1,126 @@
+"""One rank's trainer: parameters, optimiser, versions, files. Blocking; all ranks make the same calls in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from learner import checkpoint
+from learner.advantages import ESTIMATORS
+from learner.distributed import TrainRound, World
+from learner.engine import DeepSpeedEngine
+from learner.metrics import response_metrics, update_metrics
+from learner.options import LearnerOptions
+from learner.policy import load_policy, model_folder
+from learner.rounds import refusals
+from learner.rows import HeadRenderer, build_rows
+from learner.update import Objective, run_update
+from learner.weights.files import FilesPublisher
+from stream_rl.types import WeightsManifest
+
+
+class UpdateDone(msgspec.Struct, frozen=True, kw_only=True):
+    """What one update did."""
+
+    refused: dict[str, str]  # group id -> reason
+    metrics: dict[str, Any]  # without times
+    manifest: WeightsManifest | None  # the new weights; on rank 0 only
+    checkpoint: str | None  # folder, if one was due
+
+
+class Trainer:
+    """Trains, publishes and checkpoints."""
+
+    def __init__(self, options: LearnerOptions, world: World) -> None:
+        torch.set_num_threads(options.learner.threads)
+        torch.manual_seed(options.seed)
+        self._options = options
+        self._world = world
+        self._model_folder = model_folder(options.model)
+        policy = load_policy(self._model_folder, dtype=options.dtype, temperature=options.temperature)
+        self._engine = DeepSpeedEngine(policy, options.learner, world, dtype=options.dtype)
+        self._objective = Objective(
+            algorithm=options.algorithm,
+            episode_tokens=options.episode_tokens,
+            token_budget=options.learner.token_budget,
+            mini_batches=options.learner.mini_batches,
+        )
+        self._renderer = _renderer(self._model_folder) if options.algorithm.distillation != "none" else None
+        self._publisher = FilesPublisher(Path(options.weights_dir), options.run_id) if world.rank == 0 else None
+        self.version = 0  # of the parameters
+        if options.resume_from is not None:
+            self.version = checkpoint.load(
+                self._engine,
+                world,
+                Path(options.resume_from),
+                run_id=options.run_id,
+                zero_stage=options.learner.zero_stage,
+            ).version
+
+    def publish(self) -> WeightsManifest | None:
+        """Publish the current parameters. The manifest is on rank 0."""
+        if self._publisher is None:
+            for _ in self._engine.full_parameters():
+                pass
+            return None
+        return self._publisher.publish(self.version, self._engine.specs, self._engine.full_parameters())
+
+    def update(self, command: TrainRound, enter: Callable[[str], None]) -> UpdateDone:
+        """Round `command.update` turns version k into k + 1, whether or not it held anything to learn from."""
+        options = self._options
+        enter("unpack")
+        refused = refusals(command.groups, version=self.version, max_lag=options.max_lag)
+        groups = [group for group in command.groups if group.group_id not in refused]
+        rows = build_rows(
+            groups,
+            version=self.version,
+            estimator=ESTIMATORS[options.algorithm.advantage],
+            invalid_action_penalty=options.algorithm.invalid_action_penalty,
+            renderer=self._renderer,
+            max_model_len=options.max_model_len,
+        )
+        sums, norms = run_update(
+            self._engine, rows.rows, self._objective, seed=(options.seed, self.version), enter=enter
+        )
+        self.version += 1
+        metrics = update_metrics(sums.reduced(self._world.sum), sums.lags, rows, norms)
+        metrics |= response_metrics([t for group in groups for t in group.trajectories])
+        enter("publish")
+        manifest = self.publish()
+        every = options.learner.checkpoint_every
+        folder = None
+        if every and self.version % every == 0:
+            enter("checkpoint")
+            folder = self.save()
+        enter("other")
+        return UpdateDone(
+            refused=refused, metrics=metrics, manifest=manifest, checkpoint=str(folder) if folder else None
+        )
+
+    def save(self) -> Path:
+        """Write a checkpoint of the current version."""
+        return checkpoint.save(
+            self._engine,
+            self._world,
+            Path(self._options.run_dir) / "checkpoints",
+            version=self.version,
+            run_id=self._options.run_id,
+            zero_stage=self._options.learner.zero_stage,
+            config_digest=self._options.digest,
+            model_folder=self._model_folder,
+        )
+
+    def close(self) -> None:
+        """Release the engine and leave the process group."""
+        self._engine.close()
+        self._world.leave()
+
+
+def _renderer(folder: Path) -> HeadRenderer:
+    from stream_rl.renderer import load_renderer  # transformers: seconds
+
+    return load_renderer(str(folder))

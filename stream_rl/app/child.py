@@ -1,0 +1,88 @@
+"""What every role process does first: its board pipe, its lifeline, its signals, and its last words.
+
+A role's original stdout is a pipe to the supervisor that carries one JSON object a line. Libraries print to stdout as
+they like, so the descriptor is moved away first and stdout becomes the role's log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from stream_rl.errors import StreamRLError
+
+_GRACE_S = 20.0  # between losing the supervisor and leaving for good
+
+
+class BoardPipe:
+    """Writes board events to the supervisor. A supervisor that is gone is noticed by the lifeline, not here."""
+
+    def __init__(self) -> None:
+        self._file = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Send one event."""
+        try:
+            self._file.write(json.dumps(event) + "\n")
+        except BrokenPipeError:
+            print(f"event without a supervisor: {event}", file=sys.stderr)  # noqa: T201
+
+
+def run_role(main: Callable[[BoardPipe, anyio.Event], Awaitable[None]]) -> int:
+    """Run a role's coroutine until it ends or SIGTERM sets its stop event. Returns the process's exit code."""
+    board = BoardPipe()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
+    threading.Thread(target=_watch_lifeline, name="lifeline", daemon=True).start()
+
+    async def serve() -> None:
+        stop = anyio.Event()
+
+        async def watch(task_status: anyio.abc.TaskStatus[None]) -> None:
+            with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+                task_status.started()
+                async for _ in signals:
+                    stop.set()
+
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(watch)
+            await main(board, stop)
+            tasks.cancel_scope.cancel()
+
+    try:
+        anyio.run(serve)
+    except BaseException as error:
+        return _last_words(board, error)
+    return 0
+
+
+def _last_words(board: BoardPipe, error: BaseException) -> int:
+    """Tell the supervisor why this role ends: one sentence for a known error, the log for a bug."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    traceback.print_exception(error)
+    if isinstance(error, StreamRLError):
+        board({"type": "failed", "error": str(error), "exit_code": error.exit_code})
+        return error.exit_code
+    board({"type": "failed", "error": f"{type(error).__name__}: {error}", "exit_code": 1})
+    return 1
+
+
+def _watch_lifeline() -> None:
+    """The supervisor holds the other end of stdin. When it is gone, even by kill -9, nobody needs this process."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_S)
+    os._exit(1)

@@ -1,0 +1,74 @@
+"""How `up` starts each role: command lines, variables, threads. Pure, but for the choice of a free port."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from stream_rl.app.supervisor import Plans, RolePlan
+from stream_rl.config import Config
+from stream_rl.observe.rundir import RunDirectory
+
+
+def plans(config: Config, run: RunDirectory, *, weights: Path, resume_from: Path | None) -> Plans:
+    """Everything `up` starts for this run. `resume_from` is a checkpoint folder."""
+    base = ("--run", str(run.root))
+    resume = ("--checkpoint", str(resume_from)) if resume_from else ()
+    judged = bool(config.judge.endpoints)
+
+    def orchestrator(judges: Mapping[str, str]) -> RolePlan:
+        urls = [part for name, url in judges.items() for part in ("--judge", f"{name.removeprefix('judge-')}={url}")]
+        return RolePlan(name="orchestrator", arguments=("orchestrator", *base, *resume, *urls), environment=_threads(1))
+
+    def workers(address: str, model: str) -> tuple[RolePlan, ...]:
+        common = (*base, "--address", address, "--model", model, "--weights", str(weights))
+        port = _free_port() if config.learner.ranks > 1 else 0
+        learners = tuple(
+            RolePlan(
+                name=f"learner-{rank}",
+                arguments=("learner", *common, *resume),
+                environment={
+                    "RANK": str(rank),
+                    "LOCAL_RANK": str(rank),
+                    "WORLD_SIZE": str(config.learner.ranks),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                    **_threads(config.learner.threads),
+                },
+            )
+            for rank in range(config.learner.ranks)
+        )
+        producers = tuple(
+            RolePlan(
+                name=f"producer-{i}",
+                arguments=("producer", *common, "--index", str(i)),
+                environment=_threads(config.generate.threads),
+                restart=True,
+            )
+            for i in range(config.generate.producers)
+        )
+        return (*learners, *producers)
+
+    return Plans(
+        policy=RolePlan(name="policy", arguments=("policy", *base), environment=_threads(0)),
+        services=tuple(
+            RolePlan(name=f"judge-{i}", arguments=("judge", *base), environment=_threads(1), restart=True)
+            for i, endpoint in enumerate(config.judge.endpoints)
+            if judged and endpoint.url == "embedded"
+        ),
+        orchestrator=orchestrator,
+        workers=workers,
+    )
+
+
+def _threads(count: int) -> dict[str, str]:
+    """Thread variables of numeric libraries; they are read once, at import. 0 leaves them alone."""
+    return {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)} if count else {}
+
+
+def _free_port() -> int:
+    """A port that is free now. Ranks of one machine meet on it a moment later."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

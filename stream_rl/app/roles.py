@@ -1,0 +1,210 @@
+"""The composition root: each role is put together here from concrete parts, and nowhere else."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+
+from stream_rl import config as configuration
+from stream_rl.app import preflight
+from stream_rl.app.child import BoardPipe
+from stream_rl.config import Config, JudgeEndpoint
+from stream_rl.errors import ConfigError
+from stream_rl.link.codec import Decoder
+from stream_rl.messages import ToLearner, ToOrchestrator, ToProducer
+from stream_rl.observe.rundir import RunDirectory, read_json_lines
+from stream_rl.ports import Generator, Judge
+from stream_rl.rubrics import vocabulary
+
+
+async def policy(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
+    """Make or find the start policy; tell its folder."""
+    from stream_rl.app.embedded_policy import ensure_policy
+
+    _, config = _run(arguments)
+    last = 0.0
+
+    def progress(step: int, total: int, loss: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= 0.25 or step == total:
+            last = now
+            board({"type": "policy", "step": step, "total": total, "loss": loss})
+
+    def build() -> Path:
+        return ensure_policy(config.policy.model, config.policy.init, None, progress)
+
+    path = await anyio.to_thread.run_sync(build, abandon_on_cancel=True)
+    board({"type": "ready", "path": str(path)})
+
+
+async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
+    """The embedded rule judge, until told to stop. Started again, it takes the same port."""
+    from judge.server import serve
+
+    run, _ = _run(arguments)
+    port_file = run.root / "judge_port"
+    port = int(port_file.read_text(encoding="ascii")) if port_file.exists() else 0
+
+    def ready(address: str) -> None:
+        port_file.write_text(address.rsplit(":", 1)[1].split("/")[0], encoding="ascii")
+        board({"type": "ready", "address": address})
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: serve("127.0.0.1", port, ready))
+        await stop.wait()
+        tasks.cancel_scope.cancel()
+    port_file.unlink(missing_ok=True)
+
+
+async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
+    """The owner of the run's state."""
+    from judge.client import open_judge
+    from stream_rl.link.zmq_hub import open_hub
+    from stream_rl.orchestrator.ledger import Ledger
+    from stream_rl.orchestrator.service import Orchestrator
+
+    run, config = _run(arguments)
+    words = vocabulary.load(config.judge.vocabulary)
+    version = _checkpoint_version(arguments.checkpoint)
+    ledger = Ledger(run.ledger, run.run_id)
+    ledger.rewind(version, time.time())
+    async with AsyncExitStack() as stack:
+        endpoints = _with_addresses(config.judge.endpoints, arguments.judge)
+        tagger: Judge | None = None
+        if endpoints:
+            tagger = await stack.enter_async_context(open_judge(endpoints, words, chunk=config.judge.chunk))
+        address = f"tcp://127.0.0.1:{config.port}"
+        hub = await stack.enter_async_context(open_hub(address, receive=Decoder(ToOrchestrator)))
+        service = Orchestrator(
+            config=config,
+            run=run,
+            hub=hub,
+            ledger=ledger,
+            judge=tagger,
+            judge_workers=sum(endpoint.concurrency for endpoint in endpoints),
+            vocabulary=words,
+            board=board,
+            version=version,
+        )
+        if version:
+            line = max(read_json_lines(run.metrics), key=lambda record: record["step"], default={})
+            service.resume_times(wall_s=line.get("wall_s", 0.0), train_s=line.get("train_s", 0.0))
+            service.resume_evaluated(max((r["step"] for r in read_json_lines(run.eval)), default=-1))
+        run.address.write_text(hub.address, encoding="ascii")
+        board({"type": "ready", "address": hub.address})
+        await service.run(stop)
+
+
+async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
+    """One generator with its environment workers."""
+    from envs.pool import WorkerPool
+    from stream_rl.link.zmq_link import open_link
+    from stream_rl.producer.service import Producer
+    from stream_rl.renderer import load_renderer
+
+    run, config = _run(arguments)
+    renderer = await anyio.to_thread.run_sync(load_renderer, arguments.model)
+    renderer.check_prefix()
+    async with AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(WorkerPool(config.environments))
+        generator = await _start_generator(config, run, arguments.model, arguments.index)
+        stack.push_async_callback(generator.aclose)
+        name = f"producer-{arguments.index}"
+        link = await stack.enter_async_context(
+            open_link(arguments.address, role="producer", name=name, receive=Decoder(ToProducer))
+        )
+        service = Producer(
+            link=link,
+            generator=generator,
+            environments=pool,
+            renderer=renderer,
+            vocabulary=vocabulary.load(config.judge.vocabulary),
+            capacity=config.generate.concurrency,
+            max_model_len=config.generate.max_model_len,
+        )
+        await service.run()
+
+
+async def learner(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
+    """One rank of the learner; rank 0 has the link."""
+    import os
+
+    from learner.service import LearnerOptions, run_rank
+    from stream_rl.link.zmq_link import open_link
+
+    run, config = _run(arguments)
+    generate = config.generate
+    options = LearnerOptions(
+        run_id=run.run_id,
+        run_dir=str(run.root),
+        model=arguments.model,
+        weights_dir=arguments.weights,
+        seed=config.seed,
+        temperature=generate.temperature,
+        max_model_len=generate.max_model_len,
+        episode_tokens=generate.max_turns * generate.max_tokens,
+        max_lag=config.lag_limit,
+        algorithm=config.algorithm,
+        learner=config.learner,
+        dtype=config.policy.dtype,
+        resume_from=arguments.checkpoint,
+    )
+    if os.environ["RANK"] != "0":
+        await run_rank(options, None)
+        return
+    async with open_link(arguments.address, role="learner", name="learner", receive=Decoder(ToLearner)) as link:
+        await run_rank(options, link)
+
+
+ROLES = {"policy": policy, "judge": judge, "orchestrator": orchestrator, "producer": producer, "learner": learner}
+
+
+async def _start_generator(config: Config, run: RunDirectory, model: str, index: int) -> Generator:
+    """The configured engine, with the start policy's weights as version 0."""
+    from stream_rl.generate.options import GeneratorOptions
+
+    options = GeneratorOptions(
+        model=model,
+        dtype=config.policy.dtype,
+        max_model_len=config.generate.max_model_len,
+        concurrency=config.generate.concurrency,
+        threads=config.generate.threads,
+        seed=config.seed * 1000 + index,
+        run_id=run.run_id,
+    )
+    match preflight.engine(config):
+        case "vllm":
+            from stream_rl.generate.vllm_engine import VllmGenerator
+
+            return await VllmGenerator.start(options)
+        case "transformers":
+            from stream_rl.generate.transformers_engine import TransformersGenerator
+
+            return await TransformersGenerator.start(options)
+        case other:
+            raise ConfigError("generate.engine", f"{other!r} cannot train: it is for tests and simulation.")
+
+
+def _run(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
+    run = RunDirectory(Path(arguments.run))
+    return run, configuration.load([run.config])
+
+
+def _with_addresses(endpoints: tuple[JudgeEndpoint, ...], judges: list[str]) -> tuple[JudgeEndpoint, ...]:
+    """Replace "embedded" by the address the supervisor was told ("0=http://...")."""
+    import msgspec
+
+    addresses = dict(item.split("=", 1) for item in judges)
+    return tuple(
+        msgspec.structs.replace(endpoint, url=addresses[str(i)]) if endpoint.url == "embedded" else endpoint
+        for i, endpoint in enumerate(endpoints)
+    )
+
+
+def _checkpoint_version(folder: str | None) -> int:
+    return int(Path(folder).name) if folder else 0

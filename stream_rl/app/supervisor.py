@@ -1,0 +1,237 @@
+"""`up`: starts every role, watches them, restarts what may be restarted, stops them in order.
+
+consumes: board events and ends of role processes, Ctrl-C. waits for: any of them. produces: one exit code.
+unblocked by: a role ending, an event, a signal.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import msgspec
+
+from stream_rl.app.process import RoleProcess
+from stream_rl.config import Config
+from stream_rl.observe.rundir import RunDirectory, append_json
+
+_RESTARTS = 5  # of one role without any update between them
+_FIRST_BACKOFF_S = 1.0
+_GRACE_S = 30.0  # between the end of the orchestrator and killing what is left
+
+Board = Callable[[dict[str, Any]], None]
+
+
+class RolePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How to start one role, and what its end means."""
+
+    name: str  # "learner-0"; also its log's name
+    arguments: tuple[str, ...]  # of `stream-rl role`
+    environment: Mapping[str, str] = {}  # added to this process's
+    restart: bool = False  # it may die and come back; otherwise its death ends the run
+
+
+class Plans(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything `up` starts, in order: services first, then the orchestrator, then who connects to it."""
+
+    policy: RolePlan  # prepares the model folder and ends
+    services: tuple[RolePlan, ...]  # embedded judges
+    orchestrator: Callable[[Mapping[str, str]], RolePlan]  # given the services' addresses
+    workers: Callable[[str, str], tuple[RolePlan, ...]]  # given the orchestrator's address and the model folder
+
+
+class Supervisor:
+    """Runs one run. `run` returns the exit code: 0 complete or stopped in order, 1 failed, 130 stopped at once."""
+
+    def __init__(self, *, config: Config, run: RunDirectory, plans: Plans, weights: Path, board: Board) -> None:
+        self._config = config
+        self._run_dir = run
+        self._plans = plans
+        self._weights = weights
+        self._board = board
+        self._live: dict[str, RoleProcess] = {}
+        self._orchestrator: RoleProcess | None = None
+        self._failure: str | None = None
+        self._exit_code = 1
+        self._stopping = False
+        self._restarts: dict[str, int] = {}
+        self._tasks: anyio.abc.TaskGroup
+        self._killed = False
+
+    async def run(self) -> int:
+        """Start, watch, stop."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                await tasks.start(self._watch_signals)
+                await self._serve()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._kill_all()
+            shutil.rmtree(self._weights, ignore_errors=True)
+            self._run_dir.address.unlink(missing_ok=True)
+        if self._killed:
+            return 130
+        if self._failure:
+            self._board({"type": "failed", "error": self._failure})
+            return self._exit_code
+        return 0
+
+    async def _serve(self) -> None:
+        plans = self._plans
+        policy = await self._finished(plans.policy)
+        if policy is None:
+            return
+        addresses: dict[str, str] = {}
+        for plan in plans.services:
+            ready = await self._ready(plan)
+            if ready is None:
+                return
+            addresses[plan.name] = ready["address"]
+        plan = plans.orchestrator(addresses)
+        ready = await self._ready(plan)
+        if ready is None:
+            return
+        self._orchestrator = self._live[plan.name]
+        for worker in plans.workers(ready["address"], policy["path"]):
+            self._tasks.start_soon(self._keep, worker)
+        await self._orchestrator.wait()
+        await self._drain()
+
+    async def _finished(self, plan: RolePlan) -> dict[str, Any] | None:
+        """Run a role to its end; its "ready" event, or None after a failure."""
+        process = await self._start(plan)
+        ready: dict[str, Any] | None = None
+        async for event in process.events():
+            if event["type"] == "ready":
+                ready = event
+            else:
+                self._heard(plan, event)
+        code = await process.wait()
+        self._ended(plan, process)
+        if (code or ready is None) and not self._stopping:
+            self._fail(plan, process, code)
+            return None
+        return None if self._stopping else ready
+
+    async def _ready(self, plan: RolePlan) -> dict[str, Any] | None:
+        """Start a role, keep watching it, and return its "ready" event; None if it ended before."""
+        send, receive = anyio.create_memory_object_stream[dict[str, Any] | None](math.inf)
+        self._tasks.start_soon(self._keep, plan, send)
+        async with receive:
+            return await receive.receive()
+
+    async def _keep(
+        self, plan: RolePlan, ready: anyio.abc.ObjectSendStream[dict[str, Any] | None] | None = None
+    ) -> None:
+        """One role's whole life, restarts included."""
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            process = await self._start(plan)
+            async for event in process.events():
+                if event["type"] == "ready" and ready is not None:
+                    await ready.send(event)
+                    ready = None
+                elif event["type"] != "ready":
+                    self._heard(plan, event)
+            code = await process.wait()
+            self._ended(plan, process)
+            if ready is not None:
+                await ready.send(None)
+            over = self._stopping or (self._orchestrator is not None and self._orchestrator.returncode is not None)
+            if over or (code == 0 and not plan.restart):
+                if code not in (0, None) and plan.name == "orchestrator":
+                    self._fail(plan, process, code)
+                return
+            self._restarts[plan.name] = self._restarts.get(plan.name, 0) + 1
+            if not plan.restart or self._restarts[plan.name] > _RESTARTS:
+                self._fail(plan, process, code)
+                return
+            self._say("role_restarted", name=plan.name, exit_code=code, wait_s=backoff_s)
+            await anyio.sleep(backoff_s)
+            backoff_s = min(30.0, 2 * backoff_s)
+
+    async def _start(self, plan: RolePlan) -> RoleProcess:
+        log = self._run_dir.logs / f"{plan.name}.log"
+        process = await RoleProcess.start(plan.name, plan.arguments, log=log, environment=plan.environment)
+        self._live[plan.name] = process
+        return process
+
+    def _ended(self, plan: RolePlan, process: RoleProcess) -> None:
+        process.kill()  # what it may have started and left behind
+        if self._live.get(plan.name) is process:
+            del self._live[plan.name]
+
+    def _heard(self, plan: RolePlan, event: dict[str, Any]) -> None:
+        match event["type"]:
+            case "failed":
+                self._exit_code = int(event["exit_code"])
+                if not plan.restart:
+                    self._failure = self._failure or f"{plan.name}: {event['error']}"
+            case "restart":
+                if process := self._live.get(event["name"]):
+                    process.kill()
+            case _:
+                if event["type"] == "update":
+                    self._restarts.clear()
+                self._board(event)
+
+    def _fail(self, plan: RolePlan, process: RoleProcess, code: int | None) -> None:
+        """The run cannot go on. The first reason is the one that is told."""
+        how = f"ended with signal {-code}" if code and code < 0 else f"ended with exit code {code}"
+        self._failure = self._failure or f"{plan.name} {how}; the end of {process.log}:\n{process.last_words()}"
+        self._say("failing", role=plan.name, exit_code=code)
+        if not self._stopping:
+            self._stopping = True
+            self._tasks.start_soon(self._give_up)
+
+    async def _give_up(self) -> None:
+        """After a failure: let the orchestrator end in order if it can, then end the rest."""
+        if self._orchestrator:
+            self._orchestrator.terminate()
+        await anyio.sleep(_GRACE_S / 3)
+        self._kill_all()
+
+    async def _drain(self) -> None:
+        """The orchestrator has ended: the others were told, and get some time."""
+        self._stopping = True
+        for name, process in self._live.items():
+            if name.startswith("judge"):
+                process.terminate()
+        with anyio.move_on_after(_GRACE_S):
+            for process in list(self._live.values()):
+                await process.wait()
+        self._kill_all()
+
+    async def _watch_signals(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async for _ in signals:
+                if self._stopping:
+                    self._killed = True
+                    self._say("killed", reason="stopped at once; go on with --resume from the last checkpoint")
+                    self._kill_all()
+                    self._tasks.cancel_scope.cancel()
+                    return
+                self._stopping = True
+                self._say("stopping", reason="finishing the update, saving a checkpoint; Ctrl-C again stops at once")
+                if self._orchestrator:
+                    self._orchestrator.terminate()
+                else:
+                    self._kill_all()
+
+    def _kill_all(self) -> None:
+        for process in list(self._live.values()):
+            process.kill()
+
+    def _say(self, kind: str, **data: Any) -> None:
+        record = {"type": kind, "at": time.time(), **data}
+        append_json(self._run_dir.events, record)
+        self._board(record)

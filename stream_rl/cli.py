@@ -1,0 +1,118 @@
+"""The command line. Heavy imports happen inside the command that needs them, so that --help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from stream_rl import __version__
+from stream_rl.errors import StreamRLError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns its exit code: 0 done, 1 failed, 2 bad usage or configuration."""
+    arguments = parser().parse_args(argv)
+    module = importlib.import_module(f"stream_rl.app.commands.{arguments.module}")
+    try:
+        return int(module.run(arguments))
+    except StreamRLError as error:
+        print(f"stream-rl {arguments.command}: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        sys.stderr.close()
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their arguments."""
+    top = argparse.ArgumentParser(
+        prog="stream-rl",
+        description="Event-driven, asynchronous, streaming RL trainer for LLM agents with rubric judges in the loop.",
+        epilog="Start with `stream-rl up`: it trains the embedded default on this machine, RISED switched on.",
+    )
+    top.add_argument("--version", action="version", version=f"stream-rl {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    up = _command(commands, "up", "start everything and train; no CONFIG means the embedded default")
+    up.add_argument("config", nargs="*", metavar="CONFIG", help="TOML files, merged left to right")
+    _set(up)
+    up.add_argument("--resume", metavar="RUN", help="go on with a run from its last checkpoint")
+    up.add_argument("--name", metavar="N", help="folder under runs/; default: the configuration's name and the time")
+    up.add_argument("--json", action="store_true", help="print every event as a line of JSON")
+
+    check = _command(commands, "check", "preflight: everything that can be known to fail before training")
+    check.add_argument("config", nargs="*", metavar="CONFIG", help="TOML files; none: the embedded default")
+    _set(check)
+    check.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    status = _command(commands, "status", "one line for each role of a run")
+    status.add_argument("run", metavar="RUN", help="name or folder")
+    status.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    evaluate = _command(commands, "eval", "held-out validation of a run's last checkpoint or of a model folder")
+    evaluate.add_argument("target", metavar="RUN|CHECKPOINT", help="run, checkpoint folder or model folder")
+    evaluate.add_argument("--tasks", type=int, help="held-out tasks; default: as configured")
+    evaluate.add_argument("--rollouts", type=int, help="rollouts of each task")
+    evaluate.add_argument("--temperature", type=float, help="sampling temperature; 0 = greedy")
+    _set(evaluate)
+    evaluate.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    report = _command(commands, "report", "what happened, where the time went, plots")
+    report.add_argument("run", metavar="RUN", help="name or folder")
+    report.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    judge = _command(commands, "judge", "rule judge and judge endpoints").add_subparsers(
+        dest="action", metavar="ACTION", required=True
+    )
+    serve = judge.add_parser("serve", help="serve the embedded rule judge over HTTP")
+    serve.add_argument("--host", default="127.0.0.1", help="address to bind; default 127.0.0.1")
+    serve.add_argument("--port", type=int, default=8765, help="port; 0 takes any free one; default 8765")
+    ping = judge.add_parser("ping", help="one real tagging: does the endpoint answer, and what is wrong if not")
+    ping.add_argument("url", help="base address ending in /v1")
+    ping.add_argument("--model", default="rules", help="model name sent to the endpoint")
+    ping.add_argument("--key-env", default="", help="environment variable that holds the key")
+    ping.add_argument("--deadline", type=float, default=30.0, help="seconds to wait; default 30")
+    ping.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    envs = _command(commands, "envs", "worlds").add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = envs.add_parser("list", help="worlds a configuration may name")
+    listing.add_argument("--json", action="store_true", help="print facts as JSON")
+    play = envs.add_parser("play", help="play one episode in the terminal")
+    play.add_argument("name", help="world")
+    play.add_argument("--split", choices=["train", "held_out"], default="train", help="default: train")
+    play.add_argument("--index", type=int, default=0, help="task number; default 0")
+    play.add_argument("--option", action="append", default=[], metavar="K=V", help="option of the world")
+
+    role = commands.add_parser("role", help="run one role; `up` does this for you")
+    role.set_defaults(module="role", command="role")
+    role.add_argument("role", choices=["policy", "judge", "orchestrator", "producer", "learner"])
+    role.add_argument("--run", required=True, help="run directory")
+    role.add_argument("--address", help="the orchestrator's address")
+    role.add_argument("--model", help="policy folder")
+    role.add_argument("--weights", help="folder of published versions")
+    role.add_argument("--checkpoint", help="checkpoint folder to go on from")
+    role.add_argument("--index", type=int, default=0, help="number among its kind")
+    role.add_argument("--judge", action="append", default=[], metavar="I=URL", help="address of an embedded judge")
+    return top
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text)
+    command.set_defaults(module="evaluate" if name == "eval" else name)
+    return command
+
+
+def _set(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="A.B=C", help="override one key; repeatable"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

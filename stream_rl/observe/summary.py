@@ -1,0 +1,198 @@
+"""What a run came to: success, time, tokens, losses and advice, from its records. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from stream_rl.observe.advice import Facts, advise
+from stream_rl.observe.learner_time import PARTS, learner_times
+from stream_rl.observe.progress import Estimate, Evaluated, evaluations, gain, rate, seconds_to
+from stream_rl.observe.records import number, numbers, shares, sum_numbers, table
+
+THRESHOLDS = (0.5, 0.6)
+_WEIGHTS = "weights"  # the entry of `roles` that holds weight updates and is no role
+_TROUBLE = frozenset(
+    {"role_restarted", "producer_left", "producer_quarantined", "weights_failed", "failing", "killed", "judge"}
+)
+_TOKENS = ("generated", "trained", "discarded", "judge", "teacher")
+
+
+class RaisedAlarm(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that was passed."""
+
+    name: str  # "entropy", "all_fail" or "cut_actions"
+    step: int  # update
+    value: float | None  # measured
+    limit: float | None  # allowed
+    advice: str  # what to change
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in numbers. None: not measured."""
+
+    run: str  # its name
+    end: str  # how it ended, in words
+    complete: bool  # every update was trained
+    updates: int  # trained
+    train_s: float  # training seconds; evaluation and start-up do not count
+    wall_s: float  # all seconds
+    start: Estimate | None  # held-out success of the first evaluation
+    final: Estimate | None  # of the last one
+    gain: Estimate | None  # final - start; None with fewer than two evaluations
+    best: Evaluated | None  # the evaluation with the highest success
+    seconds_to: dict[str, float | None]  # "0.5" -> training seconds until held-out success reached it
+    update_s: float | None  # mean training seconds of an update
+    learner_s: dict[str, float]  # mean training seconds of an update, by part
+    learner: dict[str, float]  # share of the learner's training time by part; adds up to 1
+    evaluation_s: float  # seconds the learner stood still for held-out evaluations
+    startup_s: float  # seconds it waited for producers to start
+    roles: dict[str, dict[str, float]]  # name -> share of its time by state; each adds up to 1
+    weight_updates_s: dict[str, float]  # seconds all generators together were paused, and loading, for new weights
+    lag_max: int | None  # updates, over all trained groups
+    lag_mean: float | None  # updates
+    lag_histogram: dict[str, int]  # lag -> trained groups
+    tokens: dict[str, int]  # generated, trained, discarded, judge, teacher
+    generated_per_s: float | None  # tokens generated in a training second
+    groups: dict[str, int]  # candidate and selected
+    discarded: dict[str, int]  # reason -> groups, "not_selected" included
+    all_pass: float | None  # mean share of groups whose members all succeed
+    all_fail: float | None  # mean share of groups whose members all fail
+    alarms: tuple[RaisedAlarm, ...]  # in order
+    trouble: dict[str, int]  # kind of event -> how often
+    advice: tuple[str, ...]  # what to change
+
+
+def summarise(
+    run: str,
+    *,
+    metrics: Iterable[Mapping[str, Any]],
+    evals: Iterable[Mapping[str, Any]],
+    events: Iterable[Mapping[str, Any]],
+) -> Summary:
+    """The summary of a run from the records of its metrics.jsonl, eval.jsonl and events.jsonl."""
+    lines, events, points = ordered(metrics), list(events), evaluations(evals)
+    times = list(learner_times(lines))
+    learner_s = sum_numbers(time.parts for time in times)
+    train_s = max((number(line, "train_s") or 0.0 for line in lines), default=0.0)
+    tokens = dict.fromkeys(_TOKENS, 0.0) | sum_numbers(numbers(line, "tokens") for line in lines)
+    discarded = sum_numbers(numbers(line, "groups", "discarded") for line in lines)
+    groups = {key: int(sum(number(line, "groups", key) or 0 for line in lines)) for key in ("candidate", "selected")}
+    histogram = sum_numbers(numbers(line, "lag", "histogram") for line in lines)
+    change = gain(points[0], points[-1]) if len(points) > 1 else None
+    roles = _roles(lines)
+    end, complete = _end(events)
+    all_pass, all_fail = (_mean(lines, "zero_variance", key) for key in ("all_pass", "all_fail"))
+    learner = shares(learner_s)
+    return Summary(
+        run=run,
+        end=end,
+        complete=complete,
+        updates=len(lines),
+        train_s=train_s,
+        wall_s=max((number(record, "wall_s") or 0.0 for record in lines), default=0.0),
+        start=rate(points[0]) if points else None,
+        final=rate(points[-1]) if points else None,
+        gain=change,
+        best=max(points, key=lambda p: p.success, default=None),
+        seconds_to={f"{threshold:g}": seconds_to(points, threshold) for threshold in THRESHOLDS},
+        update_s=sum(learner_s.values()) / len(times) if times else None,
+        learner_s={part: learner_s[part] / len(times) for part in PARTS} if times else {},
+        learner=learner,
+        evaluation_s=sum(time.evaluation_s for time in times),
+        startup_s=sum(time.startup_s for time in times),
+        roles={name: shares(states) for name, states in roles.items()},
+        weight_updates_s=sum_numbers(numbers(line, "roles", _WEIGHTS) for line in lines),
+        lag_max=_lag_max(lines),
+        lag_mean=_lag_mean(histogram),
+        lag_histogram={lag: int(histogram[lag]) for lag in sorted(histogram, key=int)},
+        tokens={name: int(tokens[name]) for name in _TOKENS},
+        generated_per_s=tokens["generated"] / train_s if train_s else None,
+        groups=groups,
+        discarded={reason: int(n) for reason, n in sorted(discarded.items())},
+        all_pass=all_pass,
+        all_fail=all_fail,
+        alarms=tuple(_alarm(event) for event in events if event.get("type") == "alarm"),
+        trouble=_trouble(events),
+        advice=advise(
+            Facts(
+                learner=learner,
+                producers={name: shares(states) for name, states in roles.items() if name.startswith("producer")},
+                lost=_lost(discarded, groups["candidate"]),
+                all_pass=all_pass,
+                all_fail=all_fail,
+                abstained=_mean(lines, "judge", "abstained_share"),
+                gain_unclear=change is not None and change.low < 0 < change.high,
+            )
+        ),
+    )
+
+
+def ordered(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Metrics lines by update; of an update trained again after a resume, the newer counts."""
+    found = {int(step): line for line in lines if (step := number(line, "step")) is not None}
+    return [found[step] for step in sorted(found)]
+
+
+def _roles(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    names = sorted({name for line in lines for name in table(line, "roles")} - {_WEIGHTS})
+    return {name: sum_numbers(numbers(line, "roles", name) for line in lines) for name in names}
+
+
+def _lost(discarded: Mapping[str, float], candidates: int) -> dict[str, float]:
+    """Shares of all groups that came to an end. Groups not selected were candidates and were not lost."""
+    lost = {reason: n for reason, n in discarded.items() if reason != "not_selected"}
+    total = candidates + sum(lost.values())
+    return {reason: n / total for reason, n in lost.items()} if total else {}
+
+
+def _lag_max(lines: Sequence[Mapping[str, Any]]) -> int | None:
+    return max((int(lag) for line in lines if (lag := number(line, "lag", "max")) is not None), default=None)
+
+
+def _lag_mean(histogram: Mapping[str, float]) -> float | None:
+    total = sum(histogram.values())
+    return sum(int(lag) * n for lag, n in histogram.items()) / total if total else None
+
+
+def _mean(lines: Sequence[Mapping[str, Any]], *path: str) -> float | None:
+    values = [value for line in lines if (value := number(line, *path)) is not None]
+    return statistics.fmean(values) if values else None
+
+
+def _alarm(event: Mapping[str, Any]) -> RaisedAlarm:
+    return RaisedAlarm(
+        name=str(event.get("name")),
+        step=int(number(event, "step") or 0),
+        value=number(event, "value"),
+        limit=number(event, "limit"),
+        advice=str(event.get("advice") or ""),
+    )
+
+
+def _trouble(events: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for event in events:
+        kind = event.get("type")
+        if isinstance(kind, str) and kind in _TROUBLE and (kind != "judge" or event.get("problem")):
+            found[kind] = found.get(kind, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def _end(events: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
+    """How the newest of the run's processes ended, and whether every update was trained."""
+    for event in reversed(events):
+        match event.get("type"):
+            case "finished":
+                complete = event.get("complete") is True
+                return ("complete" if complete else f"stopped: {event.get('reason')}"), complete
+            case "failing":
+                return f"failed: {event.get('role')} ended", False
+            case "killed":
+                return "killed", False
+            case "learner_ready":
+                return "not finished: it is running, or was killed", False
+    return "not finished: it has not begun to train", False

@@ -1,0 +1,143 @@
+"""One rollout: the policy and a world in turn, until the world, a limit or a failure ends the episode."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from stream_rl.errors import EnvironmentFailed, GenerationFailed
+from stream_rl.observe.states import ActivityClock
+from stream_rl.ports import EnvironmentPool, EnvironmentSession, GenerateRequest, Generator
+from stream_rl.producer.episode import Episode, Plan
+from stream_rl.rubrics.guidance import avoid_text, with_guidance
+from stream_rl.rubrics.vocabulary import Vocabulary
+from stream_rl.types import Message, StepResult, Trajectory
+
+GENERATE, ENVIRONMENT = "generate", "environment"
+_CLOSE_S = 5.0  # an episode that cannot be given back in this time is left to its pool
+
+
+class TurnRenderer(Protocol):
+    """The part of `stream_rl.renderer.Renderer` a rollout needs."""
+
+    stop_token_ids: tuple[int, ...]
+
+    def head(self, messages: Sequence[Message]) -> list[int]:
+        """First prompt."""
+        ...
+
+    def after_action(self, observation: str, ended: bool) -> list[int]:
+        """Ids between two actions."""
+        ...
+
+    def ends_turn(self, ids: Sequence[int]) -> bool:
+        """Whether sampled ids hold the end of turn."""
+        ...
+
+    def decode_action(self, ids: Sequence[int]) -> str:
+        """Sampled ids as text."""
+        ...
+
+
+class Means(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What every rollout of a producer shares."""
+
+    generator: Generator  # samples turns
+    environments: EnvironmentPool  # hands out episodes
+    renderer: TurnRenderer  # of the policy's tokenizer
+    vocabulary: Vocabulary  # words of the guidance
+    activities: ActivityClock  # told what the producer is doing; must know GENERATE and ENVIRONMENT
+    max_model_len: int  # longest history, in tokens, answer included
+    deterministic: bool = False  # seed every request; costs speed in the engine
+    clock: Callable[[], float] = time.monotonic  # for the times in the record
+
+
+async def rollout(plan: Plan, means: Means, deadline_s: float) -> Trajectory:
+    """Play one episode and return its record.
+
+    A world or generator that fails, and a deadline that passes, give an invalid trajectory that holds what there was;
+    the turn limit and the token limit are ordinary ends without success. Any other exception is a bug and is raised.
+    """
+    began = means.clock()
+    episode = Episode(plan)
+    error: str | None = None
+    with anyio.move_on_after(deadline_s) as scope:
+        try:
+            await _play(episode, plan, means)
+        except (EnvironmentFailed, GenerationFailed) as failure:
+            error = f"{type(failure).__name__}: {failure}"
+    if scope.cancelled_caught:
+        error = f"deadline of {deadline_s:g} s passed in turn {episode.num_turns}"
+    return episode.trajectory(means.clock() - began, error)
+
+
+async def _play(episode: Episode, plan: Plan, means: Means) -> None:
+    began = means.clock()
+    with means.activities.during(ENVIRONMENT):
+        session = await means.environments.open(plan.task.environment)
+    try:
+        with means.activities.during(ENVIRONMENT):
+            first = await session.reset(plan.task, plan.seed)
+        reset_s = means.clock() - began
+        guide = avoid_text(means.vocabulary, plan.guidance)
+        head = with_guidance([Message(role="user", content=first.text)], guide)
+        ids = means.renderer.head(head)
+        if len(ids) >= means.max_model_len:
+            raise EnvironmentFailed(
+                f"the first prompt of {plan.task.id} has {len(ids)} tokens, which leaves no room for an answer in "
+                f"generate.max_model_len = {means.max_model_len}"
+            )
+        episode.begin(first.text, head, ids)
+        await _turns(episode, plan, means, session, reset_s)
+    finally:
+        with anyio.move_on_after(_CLOSE_S, shield=True):
+            await session.aclose()
+
+
+async def _turns(episode: Episode, plan: Plan, means: Means, session: EnvironmentSession, reset_s: float) -> None:
+    while True:
+        ended, result = await _turn(episode, plan, means, session, reset_s)
+        reset_s = 0.0
+        if result.done or episode.num_turns >= plan.max_turns:
+            return
+        between = means.renderer.after_action(result.text, ended)
+        if episode.num_tokens + len(between) >= means.max_model_len:
+            return
+        episode.observe(between)
+
+
+async def _turn(
+    episode: Episode, plan: Plan, means: Means, session: EnvironmentSession, reset_s: float
+) -> tuple[bool, StepResult]:
+    """One action and its answer; also whether the action closed its turn. The first turn's time holds the reset."""
+    began = means.clock()
+    request = GenerateRequest(
+        prompt_ids=episode.prompt_ids,
+        max_tokens=min(plan.max_tokens, means.max_model_len - episode.num_tokens),
+        temperature=plan.temperature,
+        stop_token_ids=means.renderer.stop_token_ids,
+        seed=sampler_seed(plan.seed, plan.member, episode.num_turns) if means.deterministic else None,
+        affinity=plan.group_id,
+    )
+    with means.activities.during(GENERATE):
+        sampled = await means.generator.generate(request)
+    generated = means.clock()
+    ids = sampled.token_ids.tolist()
+    action = means.renderer.decode_action(ids)
+    episode.act(sampled, action, generated - began)
+    acting = means.clock()
+    with means.activities.during(ENVIRONMENT):
+        result = await session.step(action)
+    episode.answer(result, means.clock() - acting + reset_s)
+    return means.renderer.ends_turn(ids), result
+
+
+def sampler_seed(seed: int, member: int, turn: int) -> int:
+    """A 31-bit seed of one request: the same in every process, different for each lease, member and turn."""
+    digest = hashlib.blake2b(f"{seed}/{member}/{turn}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -1,0 +1,82 @@
+"""Worlds that behave, and that misbehave on command. They run inside real workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+from stream_rl.types import Observation, StepResult, Task
+
+
+class Counter:
+    """Counts steps; an action may ask for trouble."""
+
+    def __init__(self, limit: int = 3) -> None:
+        self._limit = limit
+        self._steps = 0
+
+    def reset(self, task: Task, seed: int) -> Observation:
+        self._steps = 0
+        return Observation(text=f"{task.id} seed {seed}")
+
+    def step(self, action: str) -> StepResult:
+        if action == "raise":
+            raise RuntimeError("the roof fell in")
+        if action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == "exit":
+            sys.exit(7)
+        if action == "stall":
+            threading.Event().wait()
+        if action == "garbage":
+            os.write(int(sys.argv[1]), b"\xff" * 64)
+        if action == "wrong type":
+            return "not a result"  # type: ignore[return-value]
+        if action == "wrong field":
+            return StepResult(text="x", reward="much")  # type: ignore[arg-type]
+        if action == "print":
+            os.write(1, b"to standard output\n")
+        self._steps += 1
+        done = self._steps >= self._limit
+        return StepResult(text=f"{self._steps} in {os.getpid()}", done=done, success=done, reward=float(done))
+
+    def close(self) -> None:
+        pass
+
+
+class Unfinished(Counter):
+    def __init__(self) -> None:
+        super().__init__()
+        raise FileNotFoundError("games.zip is missing")
+
+
+class Silent(Counter):
+    def __init__(self) -> None:
+        super().__init__()
+        threading.Event().wait()
+
+
+class Dead(Counter):
+    def __init__(self) -> None:
+        super().__init__()
+        os._exit(3)
+
+
+class DiesOnce(Counter):
+    """Can be made once for each file name; the next worker that tries finds the mark and cannot start."""
+
+    def __init__(self, mark: str) -> None:
+        super().__init__()
+        with open(mark, "x", encoding="utf-8"):
+            pass
+
+
+class Slow(Counter):
+    """Takes 30 ms a step and says what it was told."""
+
+    def step(self, action: str) -> StepResult:
+        time.sleep(0.03)
+        return StepResult(text=action)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream_rl.errors import LedgerError
+from stream_rl.orchestrator.ledger import Ledger
+from stream_rl.types import WeightsManifest
+from tests.unit.records import row, trajectory, verdict
+
+MANIFEST = WeightsManifest(run_id="r", version=1, path="v1", fingerprint="f", num_bytes=1)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite", "r")
+
+
+def _walk(ledger: Ledger, *states: str) -> None:
+    for state in states:
+        ledger.advance("g000000", state, 0.0)  # type: ignore[arg-type]
+
+
+def test_a_group_walks_the_whole_way_once(ledger: Ledger) -> None:
+    ledger.lease(row(), 0.0)
+    _walk(ledger, "produced", "judged", "candidate")
+    ledger.select(0, {"g000000": ("a.one",)}, [], 0.0)
+    ledger.train(0, ["g000000"], {}, MANIFEST, 0.0)
+    assert ledger.counts() == {"trained": 1}
+    with pytest.raises(LedgerError, match=r"cannot become 'trained'.*it is 'trained'"):
+        ledger.train(0, ["g000000"], {}, MANIFEST, 0.0)
+
+
+def test_a_step_out_of_order_is_refused_and_changes_nothing(ledger: Ledger) -> None:
+    ledger.lease(row(), 0.0)
+    with pytest.raises(LedgerError, match=r"cannot become 'candidate'.*it is 'leased'"):
+        ledger.advance("g000000", "candidate", 0.0)
+    with pytest.raises(LedgerError, match="does not know it"):
+        ledger.advance("g999999", "produced", 0.0)
+    assert ledger.counts() == {"leased": 1}
+
+
+def test_a_selection_is_all_or_nothing(ledger: Ledger) -> None:
+    for i in range(2):
+        ledger.lease(row(f"g{i}", position=i), 0.0)
+    ledger.advance_all("g0", ("produced", "judged", "candidate"), 0.0)
+    with pytest.raises(LedgerError):
+        ledger.select(0, {"g0": None}, ["missing"], 0.0)
+    assert ledger.counts() == {"candidate": 1, "leased": 1}
+
+
+def test_records_survive_equal_and_duplicates_are_recognised(ledger: Ledger) -> None:
+    ledger.lease(row(), 0.0)
+    t = trajectory(versions=(3, 4))
+    assert ledger.add_trajectory(t, "train")
+    assert not ledger.add_trajectory(t, "train")
+    ledger.add_verdict(verdict(t.id, {"a.one": "positive"}))
+    (back,) = ledger.trajectories("g000000")
+    assert back.turns == t.turns
+    assert back.oldest_version == 3
+    assert np.array_equal(back.samples[0].token_ids, t.samples[0].token_ids)
+    assert np.array_equal(back.samples[0].loss_mask, t.samples[0].loss_mask)
+    assert np.array_equal(back.samples[0].behavior_logprobs, t.samples[0].behavior_logprobs)
+    assert ledger.verdicts("g000000") == [verdict(t.id, {"a.one": "positive"})]
+
+
+def test_leasing_again_drops_what_the_lost_producer_sent(ledger: Ledger) -> None:
+    ledger.lease(row(), 0.0)
+    ledger.add_trajectory(trajectory(), "train")
+    ledger.lease_again("g000000", 1.0)
+    assert ledger.trajectories("g000000") == []
+    assert ledger.groups()[0].attempts == 2
+
+
+def test_rewinding_puts_rounds_after_the_checkpoint_back_to_selected(ledger: Ledger) -> None:
+    for i in range(3):
+        ledger.lease(row(f"g{i}", position=i, round_=i), 0.0)
+        ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
+        ledger.select(i, {f"g{i}": ("a.one", "b.three") if i == 1 else None}, [], 0.0)
+        ledger.train(i, [f"g{i}"], {}, MANIFEST, 0.0)
+    assert ledger.rewind(1, 0.0) == 2
+    again = ledger.groups(from_round=1)
+    assert [(g.group_id, g.state, g.hint) for g in again] == [
+        ("g1", "selected", ("a.one", "b.three")),
+        ("g2", "selected", None),
+    ]
+    assert ledger.next_position() == 3
+
+
+def test_unselected_groups_are_found_again_and_other_discards_are_not(ledger: Ledger) -> None:
+    for i in range(3):
+        ledger.lease(row(f"g{i}", position=i), 0.0)
+    ledger.advance("g2", "discarded", 0.0, "stale")
+    for i in range(2):
+        ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
+    ledger.select(0, {"g0": None}, ["g1"], 0.0)
+    assert [g.group_id for g in ledger.unselected(0)] == ["g1"]
+    assert ledger.counts() == {"selected": 1, "discarded:not_selected": 1, "discarded:stale": 1}
+
+
+def test_a_ledger_of_another_run_or_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    Ledger(tmp_path / "one.sqlite", "mine").close()
+    with pytest.raises(LedgerError, match="belongs to run mine, not yours"):
+        Ledger(tmp_path / "one.sqlite", "yours")
+    (tmp_path / "bad.sqlite").write_bytes(b"this is no database at all" * 100)
+    with pytest.raises(LedgerError, match="cannot be used as a ledger"):
+        Ledger(tmp_path / "bad.sqlite", "r")
+
+
+def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    first = Ledger(path, "r")
+    first.lease(row(), 0.0)
+    first.put("steering/household", "[1]")
+    # not closed: as after kill -9
+    second = Ledger(path, "r")
+    assert second.counts() == {"leased": 1}
+    assert second.get("steering/household") == "[1]"
+    assert second.get("nothing") is None

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from stream_rl.orchestrator.tasks import TaskStream, evaluation_tasks
+
+
+def test_shares_are_kept_over_every_window() -> None:
+    stream = TaskStream({"a": 2.0, "b": 1.0, "c": 1.0}, seed=0)
+    names = [stream.take().task.environment for _ in range(40)]
+    assert Counter(names) == {"a": 20, "b": 10, "c": 10}
+    assert all(Counter(names[i : i + 4]) == {"a": 2, "b": 1, "c": 1} for i in range(0, 40, 4))
+
+
+def test_same_seed_same_order_other_seed_other_tasks() -> None:
+    one, same, other = (TaskStream({"a": 1.0}, seed=s) for s in (3, 3, 4))
+    first = [one.take() for _ in range(20)]
+    assert first == [same.take() for _ in range(20)]
+    assert not {t.task.id for t in first} & {other.take().task.id for _ in range(20)}
+
+
+def test_a_resumed_stream_goes_on_where_it_was() -> None:
+    whole, resumed = TaskStream({"a": 3.0, "b": 1.0}, seed=1), TaskStream({"a": 3.0, "b": 1.0}, seed=1)
+    expected = [whole.take() for _ in range(30)][17:]
+    resumed.skip(17)
+    assert [resumed.take() for _ in range(13)] == expected
+
+
+def test_no_task_twice_and_training_only() -> None:
+    stream = TaskStream({"a": 1.0, "b": 1.0}, seed=0)
+    tickets = [stream.take() for _ in range(100)]
+    assert len({t.task.id for t in tickets}) == 100
+    assert {t.task.split for t in tickets} == {"train"}
+    assert [t.position for t in tickets] == list(range(100))
+
+
+def test_held_out_tasks_do_not_depend_on_the_run() -> None:
+    tasks = evaluation_tasks(("a", "b"), 3)
+    assert [t.id for t in tasks] == [f"{e}/held_out/{i}" for e in "ab" for i in range(3)]
+
+
+def test_a_share_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="positive share"):
+        TaskStream({"a": 0.0}, seed=0)

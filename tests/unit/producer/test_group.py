@@ -1,0 +1,141 @@
+"""A lease becomes its trajectories, each sent as it ends, and one `GroupClosed` after them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from envs.pool import WorkerPool
+from stream_rl.config import EnvironmentConfig
+from stream_rl.messages import EvalLease, FromProducer, GroupClosed, TrainLease, TrajectoryDone
+from stream_rl.ports import GenerateRequest, GenerateResult
+from stream_rl.producer.group import run_group
+from stream_rl.types import StepResult, Task
+from tests.unit.producer.twins import TASK, ScriptedGenerator, ToyWorld, means, sampled
+
+FIELDS: dict[str, Any] = {
+    "group_id": "g7", "task": TASK, "size": 3, "seed": 9, "temperature": 1.0, "max_tokens": 8, "max_turns": 5,
+    "deadline_s": 10.0,
+}  # fmt: skip
+WON = [StepResult(text="", done=True, success=True)]
+
+
+class Outbox:
+    def __init__(self) -> None:
+        self.messages: list[FromProducer] = []
+        self.arrived = anyio.Event()
+
+    async def send(self, message: FromProducer) -> None:
+        self.messages.append(message)
+        self.arrived.set()
+
+    @property
+    def trajectories(self) -> list[TrajectoryDone]:
+        return [message for message in self.messages if isinstance(message, TrajectoryDone)]
+
+
+async def test_every_trajectory_is_sent_and_then_the_group_is_closed() -> None:
+    out = Outbox()
+    await run_group(
+        TrainLease(**FIELDS, guidance=("search.once",)), means(ScriptedGenerator(), ToyWorld(WON)), out.send
+    )
+    assert sorted(done.trajectory.id for done in out.trajectories) == ["g7/0", "g7/1", "g7/2"]
+    assert all(done.purpose == "train" and done.trajectory.guidance == ("search.once",) for done in out.trajectories)
+    assert isinstance(out.messages[-1], GroupClosed)
+    assert len(out.messages) == 4
+    assert out.messages[-1].group_id == "g7"
+
+
+async def test_evaluation_shows_no_guidance() -> None:
+    out = Outbox()
+    lease = EvalLease(**{**FIELDS, "task": Task(environment="toy", split="held_out", index=0)})
+    await run_group(lease, means(ScriptedGenerator(), ToyWorld(WON)), out.send)
+    assert len(out.trajectories) == 3
+    for done in out.trajectories:
+        assert (done.purpose, done.trajectory.guidance) == ("eval", ())
+        assert [message.role for message in done.trajectory.samples[0].head] == ["user"]
+
+
+async def test_a_trajectory_does_not_wait_for_its_siblings() -> None:
+    out = Outbox()
+    first = True
+
+    async def script(request: GenerateRequest) -> GenerateResult:
+        nonlocal first
+        if first:
+            first = False
+        else:
+            await out.arrived.wait()
+        return sampled("go")
+
+    with anyio.fail_after(5):
+        await run_group(TrainLease(**FIELDS), means(ScriptedGenerator(script), ToyWorld(WON)), out.send)
+    assert len(out.trajectories) == 3
+
+
+async def test_the_deadline_closes_the_group_with_what_it_has() -> None:
+    first = True
+
+    async def script(request: GenerateRequest) -> GenerateResult:
+        nonlocal first
+        if not first:
+            await anyio.Event().wait()
+        first = False
+        return sampled("go")
+
+    out = Outbox()
+    lease = TrainLease(**{**FIELDS, "deadline_s": 0.03})
+    await run_group(lease, means(ScriptedGenerator(script), ToyWorld(WON)), out.send)
+    assert [done.trajectory.valid for done in out.trajectories] == [True, False, False]
+    assert all("deadline of 0.03 s" in str(done.trajectory.error) for done in out.trajectories[1:])
+    assert isinstance(out.messages[-1], GroupClosed)
+
+
+async def test_a_groups_seconds_are_those_of_its_rollouts() -> None:
+    now = 0.0
+
+    async def script(request: GenerateRequest) -> GenerateResult:
+        nonlocal now
+        now += 2.0
+        return sampled("go")
+
+    out = Outbox()
+    lease = TrainLease(**{**FIELDS, "size": 1})
+    await run_group(lease, means(ScriptedGenerator(script), ToyWorld(WON), clock=lambda: now), out.send)
+    assert isinstance(out.messages[-1], GroupClosed)
+    assert out.messages[-1].states == {"generate": 2.0, "environment": 0.0, "other": 0.0}
+
+
+async def test_a_bug_in_one_rollout_is_not_sent_as_data() -> None:
+    out = Outbox()
+    with pytest.raises(ExceptionGroup) as caught:
+        await run_group(TrainLease(**FIELDS), means(ScriptedGenerator(), ToyWorld([ZeroDivisionError()])), out.send)
+    assert caught.group_contains(ZeroDivisionError)
+    assert not any(isinstance(message, GroupClosed) for message in out.messages)
+
+
+async def test_a_killed_worker_costs_the_rollouts_it_held_only() -> None:
+    """Two real workers; the first action of one rollout kills its worker, the others play three steps."""
+    world = "tests.unit.envs.worlds:Counter"
+    killed = False
+
+    async def script(request: GenerateRequest) -> GenerateResult:
+        nonlocal killed
+        if killed:
+            return sampled("go")
+        killed = True
+        return sampled("kill")
+
+    out = Outbox()
+    async with WorkerPool([EnvironmentConfig(name=world, workers=2)]) as pool:
+        shared = means(ScriptedGenerator(script), ToyWorld([]))
+        lease = TrainLease(**{**FIELDS, "task": Task(environment=world, split="train", index=0), "size": 4})
+        await run_group(lease, msgspec.structs.replace(shared, environments=pool), out.send)
+    invalid = [done.trajectory for done in out.trajectories if not done.trajectory.valid]
+    assert 1 <= len(invalid) <= 2
+    assert all("SIGKILL" in str(trajectory.error) for trajectory in invalid)
+    assert all(done.trajectory.success for done in out.trajectories if done.trajectory.valid)
+    assert len(out.trajectories) == 4
