@@ -24,32 +24,31 @@ class MiniBatch(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[tuple[tuple[int, ...], ...], ...]  # [ranks][micro-batches] rows of each
     num_loss_tokens: int  # over all ranks
     num_trajectories: int  # over all ranks
-    has_teacher: tuple[bool, ...]  # [micro-batches] whether any rank has a teacher sequence there
     has_signal: bool  # whether any row can move a parameter
+    peak_targets: tuple[int, ...]  # [micro-batches] most loss tokens on any rank
+    peak_teacher_targets: tuple[int, ...]  # [micro-batches] most of them with a teacher; 0: no rank runs a teacher pass
 
 
-class TeacherBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The same response tokens after prompts with the hint. A row without a teacher is not in it."""
+class ForwardPass(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Right-padded sequences and the tokens in them to score."""
 
     token_ids: LongArray  # [rows, width]
-    positions: LongArray  # [scored] flat index of the state that predicts each token
-    targets: LongArray  # [scored] token ids
-    selected: LongArray  # [scored] their places on the selected axis of the micro-batch; empty if nothing is real
+    positions: LongArray  # [targets] flat index of the state that predicts each target
+    targets: LongArray  # [targets] token ids
     num_tokens: int  # without padding
+    peak_targets: int  # most targets on any rank: ranks that gather the output head must do so equally often
 
 
 class MicroBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One forward pass. The selected axis holds the loss tokens, row by row."""
+    """What one rank computes between two collectives. The selected axis holds the loss tokens, row by row."""
 
-    token_ids: LongArray  # [rows, width]
-    positions: LongArray  # [selected] flat index of the state that predicts each loss token
-    targets: LongArray  # [selected] token ids
+    student: ForwardPass  # targets are the selected axis
     mask: npt.NDArray[np.bool_]  # [selected] False only in an empty micro-batch, which holds one token of no weight
     behavior_logprobs: npt.NDArray[np.float32]  # [selected]
     advantages: npt.NDArray[np.float32]  # [selected]
     lags: LongArray  # [selected] lag of the token's row
-    num_tokens: int  # without padding
-    teacher: TeacherBatch | None  # None: no rank runs a teacher pass here
+    teacher: ForwardPass | None  # the same tokens after prompts with the hint; None: no rank runs a teacher pass here
+    teacher_selected: LongArray  # [scored] places of the teacher's targets on the selected axis; empty: none is real
 
 
 def plan(
@@ -94,36 +93,29 @@ def cut_points(widths: Sequence[int], token_budget: int) -> list[int]:
     return ends[::-1]
 
 
-def collate(rows: Sequence[Row], numbers: Sequence[int], *, teacher: bool) -> MicroBatch:
+def collate(rows: Sequence[Row], numbers: Sequence[int], *, peak_targets: int, peak_teacher_targets: int) -> MicroBatch:
     """The arrays of one micro-batch; with no rows, an empty one that runs the same passes at no weight."""
     members = [rows[i] for i in numbers]
-    if not members:
-        nothing = np.zeros(1, dtype=np.int64)
-        return MicroBatch(
-            token_ids=np.zeros((1, 2), dtype=np.int64),
-            positions=nothing,
-            targets=nothing,
-            mask=np.zeros(1, dtype=np.bool_),
-            behavior_logprobs=np.zeros(1, dtype=np.float32),
-            advantages=np.zeros(1, dtype=np.float32),
-            lags=nothing,
-            num_tokens=0,
-            teacher=_collate_teacher([], []) if teacher else None,
-        )
     places = [np.flatnonzero(row.loss_mask) for row in members]
-    ids = [row.token_ids for row in members]
-    width = max(map(len, ids))
-    behavior = np.concatenate([row.behavior_logprobs[p] for row, p in zip(members, places, strict=True)])
+    counts = [len(place) for place in places]
+    starts = np.cumsum([0, *counts[:-1]])
+    taught = [i for i, row in enumerate(members) if row.teacher_ids is not None]
+    teacher = None
+    if peak_teacher_targets:
+        sequences = [
+            (ids, places[i] + members[i].teacher_shift) for i in taught if (ids := members[i].teacher_ids) is not None
+        ]
+        teacher = _forward_pass(sequences, peak_teacher_targets)
     return MicroBatch(
-        token_ids=_right_padded(ids, width),
-        positions=np.concatenate([i * width + p - 1 for i, p in enumerate(places)]),
-        targets=np.concatenate([x[p] for x, p in zip(ids, places, strict=True)]).astype(np.int64),
-        mask=np.ones(len(behavior), dtype=np.bool_),
-        behavior_logprobs=behavior,
-        advantages=np.concatenate([row.advantages[p] for row, p in zip(members, places, strict=True)]),
-        lags=np.repeat([row.lag for row in members], [len(p) for p in places]),
-        num_tokens=sum(map(len, ids)),
-        teacher=_collate_teacher(members, places) if teacher else None,
+        student=_forward_pass([(row.token_ids, p) for row, p in zip(members, places, strict=True)], peak_targets),
+        mask=np.ones(sum(counts), dtype=np.bool_) if members else np.zeros(1, dtype=np.bool_),
+        behavior_logprobs=_joined([row.behavior_logprobs[p] for row, p in zip(members, places, strict=True)]),
+        advantages=_joined([row.advantages[p] for row, p in zip(members, places, strict=True)]),
+        lags=np.repeat([row.lag for row in members], counts) if members else np.zeros(1, dtype=np.int64),
+        teacher=teacher,
+        teacher_selected=np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(np.arange(counts[i]) + starts[i] for i in taught)]
+        ),
     )
 
 
@@ -137,45 +129,40 @@ def _plan_one(rows: Sequence[Row], part: Sequence[int], num_ranks: int, token_bu
         ranks=ranks,
         num_loss_tokens=sum(rows[i].num_loss_tokens for i in part),
         num_trajectories=len({rows[i].trajectory_id for i in part}),
-        has_teacher=tuple(
-            any(rows[i].teacher_ids is not None for rank in ranks for i in rank[micro]) for micro in range(len(ends))
-        ),
         has_signal=any(rows[i].has_signal for i in part),
+        peak_targets=_peaks(ranks, [row.num_loss_tokens for row in rows]),
+        peak_teacher_targets=_peaks(ranks, [row.num_loss_tokens if row.teacher_ids is not None else 0 for row in rows]),
     )
 
 
-def _collate_teacher(members: Sequence[Row], places: Sequence[LongArray]) -> TeacherBatch:
-    sequences: list[npt.NDArray[np.int32]] = []
-    shifted: list[LongArray] = []
-    selected: list[LongArray] = []
-    start = 0
-    for row, place in zip(members, places, strict=True):
-        if row.teacher_ids is not None:
-            sequences.append(row.teacher_ids)
-            shifted.append(place + row.teacher_shift)
-            selected.append(np.arange(start, start + len(place)))
-        start += len(place)
+def _peaks(ranks: Sequence[Sequence[Sequence[int]]], counts: Sequence[int]) -> tuple[int, ...]:
+    """For each micro-batch, the largest sum of `counts` that any rank has in it."""
+    return tuple(max(sum(counts[i] for i in micro) for micro in column) for column in zip(*ranks, strict=True))
+
+
+def _forward_pass(sequences: Sequence[tuple[npt.NDArray[np.int32], LongArray]], peak_targets: int) -> ForwardPass:
+    """From (ids, places of the tokens to score); without any, one padded row and one target nobody reads."""
     if not sequences:
         nothing = np.zeros(1, dtype=np.int64)
-        return TeacherBatch(
+        return ForwardPass(
             token_ids=np.zeros((1, 2), dtype=np.int64),
             positions=nothing,
             targets=nothing,
-            selected=np.zeros(0, dtype=np.int64),
             num_tokens=0,
+            peak_targets=peak_targets,
         )
-    width = max(map(len, sequences))
-    return TeacherBatch(
-        token_ids=_right_padded(sequences, width),
-        positions=np.concatenate([i * width + p - 1 for i, p in enumerate(shifted)]),
-        targets=np.concatenate([x[p] for x, p in zip(sequences, shifted, strict=True)]).astype(np.int64),
-        selected=np.concatenate(selected),
-        num_tokens=sum(map(len, sequences)),
+    width = max(len(ids) for ids, _ in sequences)
+    padded = np.zeros((len(sequences), width), dtype=np.int64)
+    for i, (ids, _) in enumerate(sequences):
+        padded[i, : len(ids)] = ids
+    return ForwardPass(
+        token_ids=padded,
+        positions=np.concatenate([i * width + places - 1 for i, (_, places) in enumerate(sequences)]),
+        targets=np.concatenate([ids[places] for ids, places in sequences]).astype(np.int64),
+        num_tokens=sum(len(ids) for ids, _ in sequences),
+        peak_targets=peak_targets,
     )
 
 
-def _right_padded(sequences: Sequence[npt.NDArray[np.int32]], width: int) -> LongArray:
-    out = np.zeros((len(sequences), width), dtype=np.int64)
-    for i, ids in enumerate(sequences):
-        out[i, : len(ids)] = ids
-    return out
+def _joined(parts: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+    return np.concatenate(parts) if parts else np.zeros(1, dtype=np.float32)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from learner.batch import LongArray
+from learner.batch import ForwardPass
 from learner.distributed import World
 from learner.logprobs import EntropyMode, TokenScores
 from learner.policy import PolicyModel
@@ -81,12 +81,11 @@ class DeepSpeedEngine:
         """See `Engine`."""
         return self._world.device
 
-    def score(
-        self, token_ids_BT: LongArray, positions_N: LongArray, targets_N: LongArray, *, entropy: EntropyMode
-    ) -> TokenScores:
+    def score(self, forward: ForwardPass, *, entropy: EntropyMode) -> TokenScores:
         """See `Engine`."""
-        arrays = (torch.from_numpy(array).to(self.device) for array in (token_ids_BT, positions_N, targets_N))
-        scores: TokenScores = self._engine(*arrays, entropy=entropy)
+        arrays = (forward.token_ids, forward.positions, forward.targets)
+        tensors = (torch.from_numpy(array).to(self.device) for array in arrays)
+        scores: TokenScores = self._engine(*tensors, peak_targets=forward.peak_targets, entropy=entropy)
         return scores
 
     def backward(self, loss: Tensor) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from learner.logprobs import CHUNK_ELEMENTS, EntropyMode, TokenScores, token_scores
+from learner.logprobs import CHUNK_ELEMENTS, EntropyMode, TokenScores, chunks_for, token_scores
 from stream_rl.errors import ConfigError
 
 
@@ -26,9 +26,12 @@ class PolicyModel(nn.Module):
         self.chunk_elements = chunk_elements
 
     def forward(
-        self, token_ids_BT: Tensor, positions_N: Tensor, targets_N: Tensor, *, entropy: EntropyMode
+        self, token_ids_BT: Tensor, positions_N: Tensor, targets_N: Tensor, *, peak_targets: int, entropy: EntropyMode
     ) -> TokenScores:
-        """Score `targets` [N]; `positions` [N] index the flattened [B * T] hidden states that predict them."""
+        """Score `targets` [N]; `positions` [N] index the flattened [B * T] hidden states that predict them.
+
+        `peak_targets` is the largest N of any rank in this pass; from it all ranks find the same number of chunks.
+        """
         decoder = self.causal_lm.get_decoder()
         hidden = decoder(input_ids=token_ids_BT, use_cache=False).last_hidden_state
         selected = hidden.flatten(0, 1).index_select(0, positions_N)
@@ -36,10 +39,9 @@ class PolicyModel(nn.Module):
             selected,
             targets_N,
             self.causal_lm.get_output_embeddings(),
-            self.causal_lm.config.vocab_size,
             temperature=self.temperature,
             entropy=entropy,
-            chunk_elements=self.chunk_elements,
+            num_chunks=chunks_for(peak_targets, self.causal_lm.config.vocab_size, self.chunk_elements),
         )
 
 
@@ -48,7 +50,9 @@ def load_policy(model_dir: Path, *, dtype: str, temperature: float) -> PolicyMod
     disagree, and the ratio of policy to prox would not start at 1. Raises `ConfigError` if it cannot be loaded.
     """
     from transformers import AutoModelForCausalLM  # heavy: seconds
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # logs are files
     try:
         model = AutoModelForCausalLM.from_pretrained(
             model_dir, dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from learner.batch import LongArray, MicroBatch, MiniBatch, collate, plan
+from learner.batch import ForwardPass, MicroBatch, MiniBatch, collate, plan
 from learner.correction import decoupled_weights, mismatch
 from learner.distill import gap, rised_loss
 from learner.logprobs import EntropyMode, TokenScores
@@ -49,10 +49,8 @@ class Engine(Protocol):
         """Where tensors must be."""
         ...
 
-    def score(
-        self, token_ids_BT: LongArray, positions_N: LongArray, targets_N: LongArray, *, entropy: EntropyMode
-    ) -> TokenScores:
-        """One forward pass, [N]; with a graph if gradients are on."""
+    def score(self, forward: ForwardPass, *, entropy: EntropyMode) -> TokenScores:
+        """Run one forward pass, [targets]; with a graph if gradients are on."""
         ...
 
     def backward(self, loss: Tensor) -> None:
@@ -112,7 +110,7 @@ def run_update(
     for number, (mini, items) in enumerate(zip(minis, work, strict=True)):
         # The first mini-batch is trained at the very parameters prox means, in the same micro-batches: its own
         # forward pass is the prox pass. Only later ones need their values saved before the first step.
-        if number and (objective.algorithm.correction != "none" or any(mini.has_teacher)):
+        if number and (objective.algorithm.correction != "none" or any(mini.peak_teacher_targets)):
             for item in items:
                 item.prox = _constant_scores(engine, item.batch)
 
@@ -132,14 +130,16 @@ def run_update(
 
 def _collate(rows: Sequence[Row], mini: MiniBatch, rank: int) -> list[_Work]:
     return [
-        _Work(batch=collate(rows, numbers, teacher=teacher))
-        for numbers, teacher in zip(mini.ranks[rank], mini.has_teacher, strict=True)
+        _Work(batch=collate(rows, numbers, peak_targets=peak, peak_teacher_targets=peak_teacher))
+        for numbers, peak, peak_teacher in zip(
+            mini.ranks[rank], mini.peak_targets, mini.peak_teacher_targets, strict=True
+        )
     ]
 
 
 @torch.no_grad()
 def _constant_scores(engine: Engine, batch: MicroBatch) -> Tensor:
-    return engine.score(batch.token_ids, batch.positions, batch.targets, entropy="none").logprobs
+    return engine.score(batch.student, entropy="none").logprobs
 
 
 @torch.no_grad()
@@ -147,9 +147,9 @@ def _run_teacher(engine: Engine, item: _Work, sums: Sums) -> None:
     teacher = item.batch.teacher
     if teacher is None:
         return
-    logprobs = engine.score(teacher.token_ids, teacher.positions, teacher.targets, entropy="none").logprobs
-    size = len(item.batch.targets)
-    selected = torch.from_numpy(teacher.selected).to(engine.device)
+    logprobs = engine.score(teacher, entropy="none").logprobs
+    size = len(item.batch.mask)
+    selected = torch.from_numpy(item.batch.teacher_selected).to(engine.device)
     item.teacher = torch.zeros(size, device=engine.device)
     item.has_teacher = torch.zeros(size, dtype=torch.bool, device=engine.device)
     item.teacher[selected] = logprobs[: len(selected)]  # an empty batch has one score and selects none
@@ -166,9 +166,7 @@ def _train(
     for item in items:
         with torch.set_grad_enabled(learns):
             batch = item.batch
-            scores = engine.score(
-                batch.token_ids, batch.positions, batch.targets, entropy="gradient" if entropy_coef else "value"
-            )
+            scores = engine.score(batch.student, entropy="gradient" if entropy_coef else "value")
             if at_start:
                 item.prox = scores.logprobs.detach()
             loss = _loss(engine.device, item, scores, objective.algorithm, sums) / divisor
@@ -176,8 +174,8 @@ def _train(
         if not math.isfinite(value):
             raise TrainingDiverged(f"rank {engine.rank}: the loss of a micro-batch is {value}")
         sums.add("loss", value)
-        sums.add("real_tokens", batch.num_tokens)
-        sums.add("padded_tokens", batch.token_ids.size if batch.num_tokens else 0)
+        sums.add("real_tokens", batch.student.num_tokens)
+        sums.add("padded_tokens", batch.student.token_ids.size if batch.student.num_tokens else 0)
         if learns:
             engine.backward(loss)
     if not learns:

@@ -8,11 +8,18 @@ import shutil
 import socket
 import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
 
 from envs import registry
 from stream_rl.config import Config
-from stream_rl.errors import ConfigError
+from stream_rl.errors import ConfigError, JudgeFailed
 from stream_rl.rubrics import vocabulary
+
+_CONNECT_S = 2.0
+_PING_S = 20.0  # the longest a start waits for one answer of a judge
 
 
 def check_static(config: Config) -> None:
@@ -57,6 +64,34 @@ def check_model(model: str) -> None:
     looks_like_path = model.startswith((".", "/", "~")) or folder.exists()
     if looks_like_path and not (folder.expanduser() / "config.json").is_file():
         raise ConfigError("policy.model", f"{model!r} is not a Hugging Face model folder: it has no config.json.")
+
+
+def check_judges(config: Config) -> None:
+    """Every external endpoint must tag one tiny transcript. Raises `JudgeFailed` when verdicts are required."""
+    from judge.ping import ping
+
+    for i, endpoint in enumerate(config.judge.endpoints):
+        if endpoint.url == "embedded" or not config.judge.required:
+            continue
+        check_connection(f"judge.endpoints.{i}", endpoint.url)
+        quick = msgspec.structs.replace(endpoint, deadline_s=min(endpoint.deadline_s, _PING_S))
+        report = anyio.run(ping, quick)
+        if not report.ok:
+            raise JudgeFailed(f"judge.endpoints.{i} ({endpoint.url}): {report.problem}")
+
+
+def check_connection(path: str, url: str) -> None:
+    """Somebody must listen at the address. Quick, where a whole answer may take long. Raises `JudgeFailed`."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_S):
+            pass
+    except OSError as error:
+        raise JudgeFailed(
+            f"{path} ({url}): no connection to {parts.hostname} port {port} ({error}); "
+            "start the judge, correct the url, or set judge.required = false."
+        ) from None
 
 
 def check_port(port: int) -> None:

@@ -63,7 +63,7 @@ async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Eve
 
 async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
     """The owner of the run's state."""
-    from judge.client import open_judge
+    from judge.client import OpenAIJudge
     from stream_rl.link.zmq_hub import open_hub
     from stream_rl.orchestrator.ledger import Ledger
     from stream_rl.orchestrator.service import Orchestrator
@@ -77,7 +77,7 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
         endpoints = _with_addresses(config.judge.endpoints, arguments.judge)
         tagger: Judge | None = None
         if endpoints:
-            tagger = await stack.enter_async_context(open_judge(endpoints, words, chunk=config.judge.chunk))
+            tagger = await stack.enter_async_context(OpenAIJudge(endpoints, words, chunk=config.judge.chunk))
         address = f"tcp://127.0.0.1:{config.port}"
         hub = await stack.enter_async_context(open_hub(address, receive=Decoder(ToOrchestrator)))
         service = Orchestrator(
@@ -93,8 +93,11 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
         )
         if version:
             line = max(read_json_lines(run.metrics), key=lambda record: record["step"], default={})
-            service.resume_times(wall_s=line.get("wall_s", 0.0), train_s=line.get("train_s", 0.0))
-            service.resume_evaluated(max((r["step"] for r in read_json_lines(run.eval)), default=-1))
+            service.go_on_from(
+                wall_s=line.get("wall_s", 0.0),
+                train_s=line.get("train_s", 0.0),
+                evaluated=max((r["step"] for r in read_json_lines(run.eval)), default=-1),
+            )
         run.address.write_text(hub.address, encoding="ascii")
         board({"type": "ready", "address": hub.address})
         await service.run(stop)
@@ -115,17 +118,19 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
         generator = await _start_generator(config, run, arguments.model, arguments.index)
         stack.push_async_callback(generator.aclose)
         name = f"producer-{arguments.index}"
+        receive: Decoder[ToProducer] = Decoder(ToProducer)
         link = await stack.enter_async_context(
-            open_link(arguments.address, role="producer", name=name, receive=Decoder(ToProducer))
+            open_link(arguments.address, role="producer", name=name, receive=receive)
         )
         service = Producer(
-            link=link,
-            generator=generator,
-            environments=pool,
-            renderer=renderer,
-            vocabulary=vocabulary.load(config.judge.vocabulary),
+            link,
+            generator,
+            pool,
+            renderer,
+            vocabulary.load(config.judge.vocabulary),
             capacity=config.generate.concurrency,
             max_model_len=config.generate.max_model_len,
+            mode=config.weights.mode,
         )
         await service.run()
 
@@ -157,7 +162,8 @@ async def learner(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.E
     if os.environ["RANK"] != "0":
         await run_rank(options, None)
         return
-    async with open_link(arguments.address, role="learner", name="learner", receive=Decoder(ToLearner)) as link:
+    receive: Decoder[ToLearner] = Decoder(ToLearner)
+    async with open_link(arguments.address, role="learner", name="learner", receive=receive) as link:
         await run_rank(options, link)
 
 

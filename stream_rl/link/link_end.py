@@ -76,15 +76,19 @@ class LinkEnd(Link[ToOrchestrator, R], Generic[R]):
         if self._failure is not None:
             raise self._failure
 
+    async def settle(self) -> None:
+        """Wait until the hub has acknowledged everything that was sent, or the session is over."""
+        if self._channel is not None:
+            await self._channel.settle()
+
     async def own_wire(self) -> None:
         """Carry frames until cancelled. One task runs this, see `stream_rl.link.running`."""
         await self._wire.run(self._arrive, self._due)
 
     async def aclose(self) -> None:
         """Wait until the hub acknowledged everything, say goodbye, wait for the answer; `goodbye_s` for each."""
-        if self._channel is not None:
-            with anyio.move_on_after(self._limits.goodbye_s):
-                await self._channel.settle()
+        with anyio.move_on_after(self._limits.goodbye_s):
+            await self.settle()
         await self.part("closed")
 
     async def part(self, reason: str) -> None:

@@ -83,6 +83,7 @@ def _draw_time(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:
             base = [b + h for b, h in zip(base, heights, strict=True)]
     axes.set(title="where the learner's time went", xlabel="update", ylabel="seconds")
     if any(base):
+        axes.set_ylim(0, 1.3 * max(base))  # room for the legend
         axes.legend(loc="upper right", ncols=4, fontsize="small")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -59,7 +60,7 @@ def render_markdown(summary: Summary, *, picture: str) -> str:
 
 def report_json(run: RunDirectory) -> dict[str, Any]:
     """The run's summary as plain data; writes nothing."""
-    return dict(msgspec.to_builtins(read_summary(run)))
+    return dict(json.loads(to_json(read_summary(run))))
 
 
 def write_report(run: RunDirectory) -> str:

@@ -84,7 +84,7 @@ def summarise(
     histogram = sum_numbers(numbers(line, "lag", "histogram") for line in lines)
     change = gain(points[0], points[-1]) if len(points) > 1 else None
     roles = _roles(lines)
-    end, complete = _end(events)
+    end, complete = _end(events, begun=bool(lines))
     all_pass, all_fail = (_mean(lines, "zero_variance", key) for key in ("all_pass", "all_fail"))
     learner = shares(learner_s)
     return Summary(
@@ -182,7 +182,7 @@ def _trouble(events: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _end(events: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
+def _end(events: Sequence[Mapping[str, Any]], *, begun: bool) -> tuple[str, bool]:
     """How the newest of the run's processes ended, and whether every update was trained."""
     for event in reversed(events):
         match event.get("type"):
@@ -194,5 +194,5 @@ def _end(events: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
             case "killed":
                 return "killed", False
             case "learner_ready":
-                return "not finished: it is running, or was killed", False
-    return "not finished: it has not begun to train", False
+                break
+    return f"not finished: {'it is running, or was killed' if begun else 'it has not begun to train'}", False

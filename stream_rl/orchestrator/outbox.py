@@ -6,7 +6,6 @@ import math
 from typing import Generic, TypeVar
 
 import anyio
-import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from stream_rl.errors import LinkError
@@ -19,45 +18,57 @@ R = TypeVar("R")
 class Outboxes(Generic[M, R]):
     """One queue and one sending task a peer. Queues are bounded by the gate's permits, links by credit."""
 
-    def __init__(self, hub: Hub[M, R], tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, hub: Hub[M, R]) -> None:
         self._hub = hub
-        self._tasks = tasks
         self._queues: dict[str, MemoryObjectSendStream[M]] = {}
-        self._sent: dict[str, anyio.Event] = {}
+        self._all_sent: dict[str, anyio.Event] = {}
+        self._opened_send, self._opened = anyio.create_memory_object_stream[
+            tuple[str, MemoryObjectReceiveStream[M], anyio.Event]
+        ](math.inf)
+
+    async def run(self) -> None:
+        """Send what is posted, until closed and everything is sent."""
+        async with self._opened, anyio.create_task_group() as tasks:
+            async for peer, queue, sent in self._opened:
+                tasks.start_soon(self._drain, peer, queue, sent)
 
     def open(self, peer: str) -> None:
         """A peer joined."""
         send, receive = anyio.create_memory_object_stream[M](math.inf)
         self._queues[peer] = send
-        self._sent[peer] = anyio.Event()
-        self._tasks.start_soon(self._drain, peer, receive, self._sent[peer])
+        self._all_sent[peer] = anyio.Event()
+        self._opened_send.send_nowait((peer, receive, self._all_sent[peer]))
 
     def post(self, peer: str, message: M) -> None:
         """Queue a message. One for a peer that has left is dropped: what it held is leased again anyway."""
-        queue = self._queues.get(peer)
-        if queue is not None:
+        if queue := self._queues.get(peer):
             queue.send_nowait(message)
 
     def drop(self, peer: str) -> None:
         """A peer left."""
-        queue = self._queues.pop(peer, None)
-        self._sent.pop(peer, None)
-        if queue is not None:
+        self._all_sent.pop(peer, None)
+        if queue := self._queues.pop(peer, None):
             queue.close()
 
-    async def close(self, *, deadline_s: float = 5.0) -> None:
-        """Send what is queued, within a deadline."""
+    def close(self) -> None:
+        """Nothing more will be posted."""
+        self._opened_send.close()
         for queue in self._queues.values():
             queue.close()
+
+    async def sent(self, *, deadline_s: float = 5.0) -> None:
+        """After `close`: wait until what is queued was sent, within a deadline."""
         with anyio.move_on_after(deadline_s):
-            for sent in self._sent.values():
+            for sent in self._all_sent.values():
                 await sent.wait()
 
     async def _drain(self, peer: str, queue: MemoryObjectReceiveStream[M], sent: anyio.Event) -> None:
+        gone = False
         async with queue:
             async for message in queue:
                 try:
-                    await self._hub.send(peer, message)
+                    if not gone:
+                        await self._hub.send(peer, message)
                 except LinkError:
-                    break  # it has left; PeerLeft is on its way to the actor
+                    gone = True  # PeerLeft is on its way to the actor; until then its messages are dropped here
         sent.set()

@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute, TaskGroup
+from anyio.abc import ByteStream, SocketAttribute, SocketStream, TaskGroup
+from anyio.streams.stapled import MultiListener
 
 from stream_rl.link.codec import Decoder
 from stream_rl.link.hub_end import HubEnd
@@ -72,7 +73,11 @@ class Proxy:
     async def serve(self, tasks: TaskGroup) -> None:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
         self.port = listener.extra(SocketAttribute.local_port)
-        tasks.start_soon(listener.serve, self._relay)
+        tasks.start_soon(self._listen, listener)
+
+    async def _listen(self, listener: MultiListener[SocketStream]) -> None:
+        async with listener:
+            await listener.serve(self._relay)
 
     async def cut(self) -> None:
         self._open = False

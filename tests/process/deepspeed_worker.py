@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import faulthandler
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -114,8 +115,8 @@ def equal_to_reference(world: World, stage: int, wanted: PolicyModel, wanted_nor
     start = dict(tiny_policy().causal_lm.named_parameters())
     return {
         "names": names == list(expected),
-        "difference": max(float((got[n] - p).abs().max()) for n, p in expected.items()),
-        "moved": max(float((start[n] - p).abs().max()) for n, p in expected.items()),
+        "difference": max(float((got[n] - p.detach()).abs().max()) for n, p in expected.items()),
+        "moved": max(float((start[n] - p).detach().abs().max()) for n, p in expected.items()),
         "norm_difference": max(abs(a - b) for a, b in zip(wanted_norms, norms, strict=True) if b is not None),
         "steps": sum(norm is not None for norm in norms),
     }
@@ -210,6 +211,7 @@ def serves(folder: Path, rank: int) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
+    faulthandler.dump_traceback_later(50, exit=True)  # a hang shows where, and ends
     torch.set_num_threads(1)
     world = World.join()
     wanted = tiny_policy()

@@ -29,7 +29,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _ping(arguments: argparse.Namespace) -> int:
-    from judge.client import ping
+    from judge.ping import ping
 
     endpoint = JudgeEndpoint(
         url=arguments.url, model=arguments.model, key_env=arguments.key_env, deadline_s=arguments.deadline

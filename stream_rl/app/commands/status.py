@@ -33,10 +33,9 @@ async def _ask(address: str) -> dict[str, Any] | None:
     from stream_rl.link.zmq_link import open_link
 
     limits = Limits(silence_s=_ANSWER_S, heartbeat_s=1.0)
+    receive: Decoder[StatusReply] = Decoder(StatusReply)
     try:
-        async with open_link(
-            address, role="control", name="status", receive=Decoder(StatusReply), limits=limits
-        ) as link:
+        async with open_link(address, role="control", name="status", receive=receive, limits=limits) as link:
             await link.send(StatusRequest())
             async for delivery in link:
                 delivery.ack()

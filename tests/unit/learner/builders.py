@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learner.batch import LongArray
+from learner.batch import ForwardPass
 from learner.logprobs import EntropyMode, TokenScores
 from learner.policy import PolicyModel
 from stream_rl.messages import SelectedGroup
@@ -95,9 +95,7 @@ def group(
     return SelectedGroup(
         update=update,
         group_id=name,
-        trajectories=tuple(
-            trajectory(name, i, r, turns=turns + i % 3, version=version) for i, r in enumerate(rewards)
-        ),
+        trajectories=tuple(trajectory(name, i, r, turns=turns + i % 3, version=version) for i, r in enumerate(rewards)),
         hint=hint,
     )
 
@@ -145,12 +143,10 @@ class PlainEngine:
         self.passes: list[bool] = []  # whether each forward pass had gradients on
         self.gradients: list[Tensor] = []  # the embedding's, before each step
 
-    def score(
-        self, token_ids_BT: LongArray, positions_N: LongArray, targets_N: LongArray, *, entropy: EntropyMode
-    ) -> TokenScores:
+    def score(self, forward: ForwardPass, *, entropy: EntropyMode) -> TokenScores:
         self.passes.append(torch.is_grad_enabled())
-        arrays = (torch.from_numpy(a) for a in (token_ids_BT, positions_N, targets_N))
-        scores: TokenScores = self.policy(*arrays, entropy=entropy)
+        tensors = (torch.from_numpy(a) for a in (forward.token_ids, forward.positions, forward.targets))
+        scores: TokenScores = self.policy(*tensors, peak_targets=forward.peak_targets, entropy=entropy)
         return scores
 
     def backward(self, loss: Tensor) -> None:

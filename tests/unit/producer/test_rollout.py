@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import anyio
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ from stream_rl.producer.rollout import rollout, sampler_seed
 from stream_rl.types import Message, StepResult, Trajectory, VersionSpan
 from tests.unit.producer.twins import ASK, END, SYSTEM, USER, ScriptedGenerator, ToyWorld, lines, means, plan, sampled
 
-H, I, O, K, N, G, X, Y, Z = map(ord, "hiokngxyz")
+
+def ids(text: str) -> list[int]:
+    return [ord(letter) for letter in text]
 
 
 def consistent(trajectory: Trajectory) -> None:
@@ -24,9 +28,9 @@ def consistent(trajectory: Trajectory) -> None:
         return
     (sample,) = trajectory.samples
     length = len(sample.token_ids)
-    assert (sample.token_ids.dtype, sample.loss_mask.dtype, sample.behavior_logprobs.dtype) == (
-        np.int32, np.bool_, np.float32
-    )  # fmt: skip
+    assert sample.token_ids.dtype == np.dtype(np.int32)
+    assert sample.loss_mask.dtype == np.dtype(np.bool_)
+    assert sample.behavior_logprobs.dtype == np.dtype(np.float32)
     assert len(sample.loss_mask) == len(sample.behavior_logprobs) == length
     mask = np.zeros(length, dtype=np.bool_)
     at = sample.head_tokens
@@ -41,7 +45,7 @@ def consistent(trajectory: Trajectory) -> None:
 
 async def test_an_episode_is_recorded_token_by_token() -> None:
     mixed = GenerateResult(
-        token_ids=np.array([X, Y], dtype=np.int32),
+        token_ids=np.array(ids("xy"), dtype=np.int32),
         logprobs=np.array([-0.5, -0.25], dtype=np.float32),
         spans=(VersionSpan(version=3, num_tokens=1), VersionSpan(version=4, num_tokens=1)),
         cut=True,
@@ -58,12 +62,12 @@ async def test_an_episode_is_recorded_token_by_token() -> None:
     consistent(record)
     (sample,) = record.samples
     assert sample.token_ids.tolist() == [
-        USER, H, I, END, ASK,
-        G, O, END,
-        USER, O, K, END, ASK,
-        X, Y,
-        END, USER, N, O, END, ASK,
-        Z, END,
+        USER, *ids("hi"), END, ASK,
+        *ids("go"), END,
+        USER, *ids("ok"), END, ASK,
+        *ids("xy"),
+        END, USER, *ids("no"), END, ASK,
+        *ids("z"), END,
     ]  # fmt: skip
     assert np.flatnonzero(sample.loss_mask).tolist() == [5, 6, 7, 13, 14, 21, 22]
     assert sample.behavior_logprobs[sample.loss_mask].tolist() == [-1, -2, -3, -0.5, -0.25, -1, -2]
@@ -88,8 +92,8 @@ async def test_each_prompt_extends_the_one_before_by_what_was_sampled() -> None:
     await rollout(plan(max_turns=4), means(generator, ToyWorld([StepResult(text="ok")])), 10.0)
     prompts = [request.prompt_ids.tolist() for request in generator.requests]
     assert len(prompts) == 4
-    for before, after in zip(prompts, prompts[1:], strict=False):
-        assert after == [*before, G, O, END, USER, O, K, END, ASK]
+    for before, after in itertools.pairwise(prompts):
+        assert after == [*before, *ids("go"), END, USER, *ids("ok"), END, ASK]
     request = generator.requests[0]
     assert (request.max_tokens, request.temperature, request.stop_token_ids, request.seed, request.affinity) == (
         8, 0.7, (END,), None, "g"
@@ -102,7 +106,7 @@ async def test_the_turn_limit_is_an_ordinary_end_without_success() -> None:
     consistent(record)
     assert (len(record.turns), record.success, record.error) == (2, False, None)
     assert record.turns[1].observation == "ok"
-    assert record.samples[0].token_ids.tolist()[-3:] == [G, O, END]
+    assert record.samples[0].token_ids.tolist()[-3:] == [*ids("go"), END]
 
 
 async def test_the_token_limit_is_an_ordinary_end_within_the_limit() -> None:

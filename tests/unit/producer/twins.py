@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -175,7 +176,7 @@ class MemoryLink:
 
     async def __aiter__(self) -> AsyncIterator[Delivery[ToProducer]]:
         async for message in self._take:
-            yield Delivery(message=message, ack=lambda message=message: self.acked.append(message))
+            yield Delivery(message=message, ack=partial(self.acked.append, message))
 
 
 def vocabulary() -> Vocabulary:

@@ -1,0 +1,109 @@
+"""How fast the embedded default learns, beside a plain loop on one core.
+
+    python -m benchmarks.embedded_learning [--seeds 0,1,2,3,4] [--algorithms rised,grpo] [--reuse]
+
+One run after the other, each a process: `stream-rl up` with the shipped configuration, then the plain loop with the
+same recipe and seed. Writes docs/results/embedded_learning.{md,png,json} after every run, so it can be interrupted;
+with --reuse, runs that are finished are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.learning_table import HORIZON_S, Curve, draw, plain_curve, render, stream_curve
+from benchmarks.plain_loop import RECIPES
+from stream_rl.observe.report import read_summary
+from stream_rl.observe.rundir import RunDirectory, read_json_lines
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results"
+PLAIN_S = HORIZON_S - 10.0  # the last update and evaluation come after it and shall lie within the horizon
+
+
+def stream_run(runs: Path, algorithm: str, seed: int, *, reuse: bool, overrides: Sequence[str]) -> Curve | None:
+    """Run `stream-rl up`, or read what an earlier run left; None for a run that failed."""
+    name = f"learning-{algorithm}-{seed}"
+    run = RunDirectory(runs / name)
+    if not (reuse and read_summary(run).complete):
+        shutil.rmtree(run.root, ignore_errors=True)
+        settings = [part for text in (f"seed={seed}", *overrides) for part in ("--set", text)]
+        if not _ran([sys.executable, "-m", "stream_rl.cli", "up", str(RECIPES[algorithm]), "--name", name, *settings]):
+            return None
+    return stream_curve(algorithm, seed, read_json_lines(run.metrics), read_json_lines(run.eval))
+
+
+def plain_run(runs: Path, algorithm: str, seed: int, *, reuse: bool, seconds: float) -> Curve | None:
+    """Run the plain loop, or read what an earlier one left; None for a run that failed."""
+    out = runs / f"learning-plain-{algorithm}-{seed}.jsonl"
+    if not (reuse and _plain_complete(out, seconds)):
+        runs.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "benchmarks.plain_loop", "--algorithm", algorithm, "--seed", str(seed)]
+        if not _ran([*command, "--seconds", str(seconds), "--out", str(out)]):
+            return None
+    return plain_curve(algorithm, seed, read_json_lines(out))
+
+
+def _plain_complete(out: Path, seconds: float) -> bool:
+    return any(r["type"] == "eval" and r["train_s"] >= seconds for r in read_json_lines(out))
+
+
+def _ran(command: list[str]) -> bool:
+    print(f"\n$ {' '.join(command)}", flush=True)
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if code:
+        print(f"exit code {code}: this run is left out of the table", file=sys.stderr)
+    return code == 0
+
+
+def _curves(options: argparse.Namespace) -> Iterator[Curve | None]:
+    runs = ROOT / "runs"
+    for seed in (int(text) for text in options.seeds.split(",")):
+        for algorithm in options.algorithms.split(","):
+            yield stream_run(runs, algorithm, seed, reuse=options.reuse, overrides=options.overrides)
+            if not options.no_plain:
+                yield plain_run(runs, algorithm, seed, reuse=options.reuse, seconds=options.plain_seconds)
+
+
+def write(curves: Sequence[Curve], folder: Path) -> None:
+    """The page, the picture and the numbers behind them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw(curves, folder / "embedded_learning.png")
+    page = f"{render(curves)}\n![held-out success over training seconds](embedded_learning.png)\n"
+    (folder / "embedded_learning.md").write_text(page, encoding="utf-8")
+    (folder / "embedded_learning.json").write_bytes(msgspec.json.format(msgspec.json.encode(curves), indent=2))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0,1,2,3,4", help="comma-separated")
+    parser.add_argument("--algorithms", default="rised,grpo", help="comma-separated")
+    parser.add_argument("--reuse", action="store_true", help="do not run again what is finished")
+    parser.add_argument("--no-plain", action="store_true", help="only the stream")
+    parser.add_argument("--plain-seconds", type=float, default=PLAIN_S, help="training seconds of the plain loop")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    options = parser.parse_args()
+    unknown = set(options.algorithms.split(",")) - set(RECIPES)
+    if unknown:
+        parser.error(f"unknown algorithms {sorted(unknown)}; known are {sorted(RECIPES)}")
+    curves: list[Curve] = []
+    failed = 0
+    for curve in _curves(options):
+        if curve is None:
+            failed += 1
+            continue
+        curves.append(curve)
+        write(curves, RESULTS)
+    print(f"\n{len(curves)} runs in {RESULTS / 'embedded_learning.md'}, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

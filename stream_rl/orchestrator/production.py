@@ -1,0 +1,231 @@
+"""Training groups from lease to candidate: admission, rollouts as they come, verdicts, discards.
+
+consumes: free permits, trajectories, verdicts. waits for: producers with room, judges. produces: leases, candidates.
+unblocked by: a round going live, a group closing, a verdict.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from stream_rl.errors import RoleDied
+from stream_rl.messages import TrainLease, TrajectoryDone
+from stream_rl.orchestrator.choosing import flight_profile
+from stream_rl.orchestrator.flight import Flight
+from stream_rl.orchestrator.judging import JudgingStage
+from stream_rl.orchestrator.ledger import GroupRow, Ledger
+from stream_rl.orchestrator.state import RunState
+from stream_rl.orchestrator.tasks import TaskStream
+from stream_rl.rubrics.steering import Steering
+from stream_rl.types import Verdict
+
+_FAILURES_IN_A_ROW = 4  # rounds' worth of discarded groups without one good group between them
+
+
+class Production:
+    """Owns the task order, steering rates, and the groups that wait to be leased again."""
+
+    def __init__(self, state: RunState, judging: JudgingStage | None) -> None:
+        config = state.config
+        self._state = state
+        self._judging = judging
+        self._tickets = TaskStream({e.name: e.share for e in config.environments}, config.seed)
+        self._again: deque[str] = deque()
+        self._failures = 0
+        self.steering = {
+            e.name: Steering(
+                len(state.vocabulary.rubrics),
+                rate=config.algorithm.steering_rate,
+                floor=config.algorithm.steering_floor,
+                top=config.algorithm.steering_top,
+            )
+            for e in config.environments
+        }
+
+    async def lease(self) -> None:
+        """Issue every lease that gate, producers and the state of the run allow."""
+        state = self._state
+        if state.evaluating is not None or state.stopping is not None or not state.started:
+            return
+        if state.config.weights.mode == "drain" and state.behind:
+            return
+        generate = state.config.generate
+        size = state.config.groups.size
+        while producer := state.fleet.choose(size, version=state.gate.version):
+            flight = await self._next()
+            if flight is None:
+                return
+            flight.stage = "leased"
+            flight.producer = producer.peer
+            producer.leases[flight.group_id] = size
+            lease = TrainLease(
+                group_id=flight.group_id,
+                task=flight.row.task,
+                size=size,
+                seed=flight.row.seed,
+                temperature=generate.temperature,
+                max_tokens=generate.max_tokens,
+                max_turns=generate.max_turns,
+                deadline_s=state.config.groups.deadline_s,
+                guidance=flight.row.guidance,
+            )
+            state.outboxes.post(producer.peer, lease)
+
+    async def _next(self) -> Flight | None:
+        """A group to lease: one whose producer is gone, or a new one where a round has a free place."""
+        state = self._state
+        if self._again:
+            flight = state.flights[self._again.popleft()]
+            await state.ledger.do(Ledger.lease_again, flight.group_id, state.wall())
+            return flight
+        round_ = state.gate.open_round
+        if round_ is None:
+            return None
+        ticket = self._tickets.take()
+        steering = self.steering[ticket.task.environment]
+        guided = state.config.algorithm.steering and state.judged
+        row = GroupRow(
+            group_id=f"g{ticket.position:06d}",
+            position=ticket.position,
+            round=round_,
+            task=ticket.task,
+            seed=ticket.seed,
+            guidance=steering.avoid(state.rubric_ids) if guided else (),
+            state="leased",
+            attempts=1,
+        )
+        await state.ledger.do(Ledger.lease, row, state.wall())
+        state.gate.admit(row.group_id)
+        flight = Flight(row=row, stage="leased")
+        state.flights[row.group_id] = flight
+        return flight
+
+    async def take_trajectory(self, peer: str, message: TrajectoryDone) -> None:
+        """Keep one rollout. One of a lease that is somebody else's by now, or a duplicate, is ignored."""
+        state, trajectory = self._state, message.trajectory
+        flight = state.flights.get(trajectory.group_id)
+        if flight is None or flight.producer != peer or trajectory.id in flight.trajectories:
+            return
+        await state.ledger.do(Ledger.add_trajectory, trajectory, "train")
+        flight.trajectories[trajectory.id] = trajectory
+        state.tally.trajectory(trajectory)
+        if self._judging and trajectory.valid:
+            self._judging.submit(trajectory)
+
+    async def close_group(self, peer: str, group_id: str) -> None:
+        """All rollouts of a lease are in."""
+        state = self._state
+        flight = state.flights.get(group_id)
+        if flight is None or flight.producer != peer:
+            return
+        flight.producer = None
+        flight.produced_s = flight.judged_s = state.clock()
+        await state.ledger.do(Ledger.advance, group_id, "produced", state.wall())
+        await self._settle(flight)
+
+    async def _settle(self, flight: Flight) -> None:
+        """A produced group is discarded for a reason, or goes on to its verdicts."""
+        flight.stage = "produced"
+        if len(flight.valid) < self._state.config.min_valid:
+            await self._discard(flight, "too_few_valid")
+        elif flight.lag > self._state.config.lag_limit:
+            await self._discard(flight, "stale")
+        else:
+            await self._judge_done(flight)
+
+    async def take_verdict(self, verdict: Verdict) -> None:
+        """Keep one verdict, unless its group was discarded or leased again while it was judged."""
+        state = self._state
+        flight = state.flights.get(verdict.trajectory_id.rsplit("/", 1)[0])
+        if flight is None or verdict.trajectory_id not in flight.trajectories:
+            return
+        await state.ledger.do(Ledger.add_verdict, verdict)
+        flight.verdicts[verdict.trajectory_id] = verdict
+        state.tally.verdict(verdict)
+        await self._judge_done(flight)
+
+    async def _judge_done(self, flight: Flight) -> None:
+        """Make a produced group a candidate once no verdict is missing."""
+        state = self._state
+        if flight.stage != "produced" or (self._judging and flight.unjudged):
+            return
+        flight.judged_s = state.clock()
+        await state.ledger.do(Ledger.advance_all, flight.group_id, ("judged", "candidate"), state.wall())
+        flight.stage = "candidate"
+        self._failures = 0
+        state.progress()
+        if state.judged:
+            self.steering[flight.row.task.environment].observe(flight_profile(flight, state.rubric_ids))
+
+    async def _discard(self, flight: Flight, reason: str) -> None:
+        """Give its permit back, for a counted reason; its place in the round opens again."""
+        state = self._state
+        await state.ledger.do(Ledger.advance, flight.group_id, "discarded", state.wall(), reason)
+        state.gate.discard(flight.group_id)
+        del state.flights[flight.group_id]
+        state.tally.discard(flight, reason)
+        errors = sorted({t.error for t in flight.trajectories.values() if t.error})
+        state.event("discarded", group=flight.group_id, reason=reason, errors=errors[:3])
+        self._failures += 1
+        if self._failures >= _FAILURES_IN_A_ROW * state.config.groups.candidates:
+            last = errors[0] if errors else "no error was reported"
+            raise RoleDied(f"{self._failures} groups in a row were discarded, the last as {reason}: {last}")
+
+    def lost(self, group_id: str) -> None:
+        """Its producer is gone: what it sent is dropped, and the group is leased again."""
+        if flight := self._state.flights.get(group_id):
+            flight.stage = "waiting"
+            flight.producer = None
+            flight.trajectories.clear()
+            flight.verdicts.clear()
+            self._again.append(group_id)
+
+    # after a restart
+
+    async def restore(self) -> None:
+        """Take over what an earlier process of this run left in the ledger."""
+        state = self._state
+        rows = await state.ledger.do(Ledger.groups, from_round=state.gate.version)
+        self._tickets.skip(await state.ledger.do(Ledger.next_position))
+        for name, steering in self.steering.items():
+            steering.restore(await state.ledger.do(Ledger.get, f"steering/{name}"))
+        for row in rows:
+            state.gate.restore(row.group_id, row.round)
+            await self._restore_group(row)
+        for round_ in sorted({row.round for row in rows}):
+            for row in await state.ledger.do(Ledger.unselected, round_):
+                state.gate.restore(row.group_id, round_)
+                flight = await self._load(row)
+                flight.stage = "unselected"
+
+    async def _restore_group(self, row: GroupRow) -> None:
+        """Put one group where its walk stopped."""
+        if row.state == "leased":
+            self._state.flights[row.group_id] = Flight(row=row, stage="waiting")
+            self._again.append(row.group_id)
+            return
+        flight = await self._load(row)
+        if row.state == "selected":
+            flight.stage, flight.hint = "selected", row.hint
+        elif row.state == "produced":
+            if self._judging:
+                for trajectory in flight.unjudged:
+                    self._judging.submit(trajectory)
+            await self._settle(flight)
+        else:
+            if row.state == "judged":
+                await self._state.ledger.do(Ledger.advance, row.group_id, "candidate", self._state.wall())
+            flight.stage = "candidate"
+
+    async def _load(self, row: GroupRow) -> Flight:
+        ledger = self._state.ledger
+        flight = Flight(row=row, stage="produced")
+        flight.trajectories = {t.id: t for t in await ledger.do(Ledger.trajectories, row.group_id)}
+        flight.verdicts = {v.trajectory_id: v for v in await ledger.do(Ledger.verdicts, row.group_id)}
+        self._state.flights[row.group_id] = flight
+        return flight
+
+    async def save_steering(self) -> None:
+        """Keep the moving rates for a restart."""
+        for name, steering in self.steering.items():
+            await self._state.ledger.do(Ledger.put, f"steering/{name}", steering.state())

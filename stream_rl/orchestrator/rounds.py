@@ -1,0 +1,159 @@
+"""Rounds: candidates become a selection, a selection is delivered, an update comes back.
+
+consumes: candidates, the learner's reports. waits for: a complete round; the learner. produces: rounds, metrics lines.
+unblocked by: the last candidate of a round; the learner asking for the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stream_rl.errors import RoleDied
+from stream_rl.messages import LearnerReady, RoundStart, SelectedGroup, Trained
+from stream_rl.observe.alarms import AlarmWatch
+from stream_rl.observe.rundir import append_json
+from stream_rl.orchestrator.choosing import choose, hint_for
+from stream_rl.orchestrator.flight import Flight
+from stream_rl.orchestrator.learning import LearnerState, attribute_waits, judge_wait
+from stream_rl.orchestrator.ledger import Ledger
+from stream_rl.orchestrator.state import RunState
+from stream_rl.rubrics.guidance import hint_text
+
+
+class Rounds:
+    """Owns what has been said about updates: the last line and the alarms."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._watch = AlarmWatch(state.config.alarms)
+        self.last_line: dict[str, Any] = {}
+        self.alarms: list[dict[str, Any]] = []
+
+    async def learner_ready(self, peer: str, message: LearnerReady) -> None:
+        """The learner is up. Raises `RoleDied` when it started elsewhere than the ledger did."""
+        state = self._state
+        if message.version != state.gate.version:
+            raise RoleDied(
+                f"the learner starts at version {message.version}, the ledger at {state.gate.version}: "
+                "they come from different checkpoints"
+            )
+        await state.ledger.do(Ledger.publish, message.manifest, live=True)
+        state.manifest = message.manifest
+        self._wait_for_round(peer, message.version)
+        state.progress()
+        state.event("learner_ready", version=message.version)
+
+    def _wait_for_round(self, peer: str, version: int) -> None:
+        state = self._state
+        state.learner = LearnerState(
+            peer=peer,
+            version=version,
+            idle_since_s=state.clock(),
+            idle_since_eval_s=state.phase.snapshot()["evaluating"],
+        )
+
+    async def select(self) -> None:
+        """Close every round whose candidates are all there; with 'all', pass each candidate on at once."""
+        gate, algorithm = self._state.gate, self._state.config.algorithm
+        for round_ in range(gate.version, gate.version + self._state.config.async_depth + 1):
+            flights = self._state.round(round_)
+            candidates = [f for f in flights if f.stage == "candidate"]
+            complete = gate.is_full(round_) and len(candidates) == len(flights)
+            if candidates and (complete or algorithm.selection == "all"):
+                await self._close(round_, candidates)
+
+    async def _close(self, round_: int, candidates: list[Flight]) -> None:
+        state, algorithm = self._state, self._state.config.algorithm
+        if algorithm.selection == "all":
+            chosen = {f.group_id for f in candidates}
+        else:
+            count = state.config.groups.per_update
+            seed = state.config.seed
+            chosen = set(choose(candidates, count, algorithm, state.rubric_ids, seed=seed, round_=round_))
+        hints = {f.group_id: hint_for(f, algorithm, state.rubric_ids) for f in candidates if f.group_id in chosen}
+        dropped = [f.group_id for f in candidates if f.group_id not in chosen]
+        await state.ledger.do(Ledger.select, round_, hints, dropped, state.wall())
+        for flight in candidates:
+            flight.stage = "selected" if flight.group_id in chosen else "unselected"
+            flight.hint = hints.get(flight.group_id)
+
+    def deliver(self) -> None:
+        """Send the learner what is selected for the round it waits for. An evaluation holds the training clock."""
+        state, learner = self._state, self._state.learner
+        if learner is None or learner.complete or state.evaluating is not None or state.gate.finished:
+            return
+        if state.stopping is not None and not learner.started:
+            return
+        count = state.config.groups.per_update
+        round_ = state.round(learner.version)
+        for flight in round_:
+            if flight.stage != "selected" or flight.group_id in learner.delivered:
+                continue
+            if not learner.started:
+                learner.started = True
+                state.outboxes.post(learner.peer, RoundStart(update=learner.version, num_groups=count))
+            learner.delivered.append(flight.group_id)
+            state.outboxes.post(learner.peer, self._message(flight))
+        if len(learner.delivered) == count:
+            learner.complete = True
+            learner.judge_wait_s = judge_wait(round_, learner.idle_since_s)
+            learner.eval_overlap_s = state.phase.snapshot()["evaluating"] - learner.idle_since_eval_s
+
+    def _message(self, flight: Flight) -> SelectedGroup:
+        return SelectedGroup(
+            update=flight.row.round,
+            group_id=flight.group_id,
+            trajectories=tuple(sorted(flight.trajectories.values(), key=lambda t: t.member)),
+            hint=hint_text(self._state.vocabulary, flight.hint) if flight.hint else None,
+            hint_rubrics=flight.hint or (),
+            judge_s=flight.judged_s - flight.produced_s,
+        )
+
+    async def trained(self, peer: str, message: Trained) -> None:
+        """An update is done: its groups are trained, its numbers become a metrics line."""
+        state, learner = self._state, self._state.learner
+        if learner is None or peer != learner.peer or message.update != learner.version:
+            raise RoleDied(f"the learner reports update {message.update}, which was not its round")
+        await state.ledger.do(
+            Ledger.train, message.update, message.group_ids, message.refused, message.manifest, state.wall()
+        )
+        round_ = state.round(message.update)
+        for flight in round_:
+            if flight.stage == "unselected":
+                state.tally.discard(flight, "not_selected")
+            elif reason := message.refused.get(flight.group_id):
+                state.tally.discard(flight, reason)
+        metrics = dict(message.metrics)
+        metrics["learner"] = attribute_waits(
+            metrics.get("learner", {}), judge_wait_s=learner.judge_wait_s, eval_overlap_s=learner.eval_overlap_s
+        )
+        trained = [f for f in round_ if f.group_id in set(message.group_ids)]
+        self._write(state.tally.line(step=message.update, candidates=round_, trained=trained, learner=metrics))
+        state.manifest = message.manifest
+        self._wait_for_round(peer, message.version)
+        if message.checkpoint:
+            await self.checkpoint(message.version, message.checkpoint)
+        state.progress()
+
+    def _write(self, numbers: dict[str, Any]) -> None:
+        state = self._state
+        line = {**numbers, **state.times()}
+        alarms = self._watch.observe(line)
+        line["alarms"] = [alarm.name for alarm in alarms]
+        append_json(state.run.metrics, line)
+        self.last_line = line
+        state.board({"type": "update", **line})
+        for alarm in alarms:
+            self.alarms.append(msgspec.to_builtins(alarm))
+            state.event("alarm", **self.alarms[-1])
+
+    async def checkpoint(self, version: int, path: str) -> None:
+        """The learner wrote a checkpoint."""
+        state = self._state
+        await state.ledger.do(Ledger.add_checkpoint, version, path)
+        state.checkpoint_version = version
+        state.event("checkpoint", version=version, path=path)
+        if state.learner:
+            state.learner.saving = False

@@ -1,0 +1,99 @@
+"""Held-out validation inside a run: when it is due, its leases, its result.
+
+consumes: live versions. waits for: producers with room. produces: evaluation leases without guidance, eval lines.
+unblocked by: a version going live; a group of it closing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stream_rl.messages import EvalLease, TrajectoryDone
+from stream_rl.observe.rundir import append_json
+from stream_rl.orchestrator.evaluation import Evaluation
+from stream_rl.orchestrator.ledger import Ledger
+from stream_rl.orchestrator.state import RunState
+from stream_rl.orchestrator.tasks import evaluation_tasks, stable_seed
+
+
+class Validation:
+    """Owns the running evaluation. `evaluated` is the newest version whose evaluation is over."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._running: Evaluation | None = None
+        self.evaluated = -1
+        self.last: dict[str, Any] | None = None
+
+    def due(self) -> bool:
+        """Whether the live version must be evaluated before training goes on."""
+        state = self._state
+        version, every = state.gate.version, state.config.eval.every
+        if every == 0 or version <= self.evaluated or state.stopping is not None:
+            return False
+        scheduled = version % every == 0 or state.gate.finished
+        return scheduled and state.started and state.fleet.all_at(version)
+
+    async def advance(self) -> None:
+        """End a finished evaluation, begin one that is due, lease what has room."""
+        state = self._state
+        if self._running and self._running.done:
+            self._end(self._running)
+        if self._running is None and self.due():
+            names = tuple(e.name for e in state.config.environments)
+            tasks = evaluation_tasks(names, state.config.eval.tasks)
+            self._running = Evaluation(state.gate.version, tasks, state.config.eval.rollouts)
+            state.evaluating = self._running.version
+        if self._running and state.stopping is None:
+            await self._lease(self._running)
+
+    async def _lease(self, evaluation: Evaluation) -> None:
+        state, generate = self._state, self._state.config.generate
+        size = evaluation.rollouts
+        while evaluation.waiting and (producer := state.fleet.choose(size, version=evaluation.version)):
+            group_id = evaluation.waiting.popleft()
+            evaluation.running.add(group_id)
+            producer.leases[group_id] = size
+            await state.ledger.do(Ledger.drop_group, group_id)
+            task = evaluation.task(group_id)
+            lease = EvalLease(
+                group_id=group_id,
+                task=task,
+                size=size,
+                seed=stable_seed(state.config.seed + evaluation.version, task.environment, "held_out", task.index),
+                temperature=state.config.eval.temperature,
+                max_tokens=generate.max_tokens,
+                max_turns=generate.max_turns,
+                deadline_s=state.config.groups.deadline_s,
+            )
+            state.outboxes.post(producer.peer, lease)
+
+    async def take_trajectory(self, message: TrajectoryDone) -> None:
+        """Keep one rollout of the running evaluation."""
+        trajectory = message.trajectory
+        if self.owns(trajectory.group_id) and self._running:
+            await self._state.ledger.do(Ledger.add_trajectory, trajectory, "eval")
+            self._running.add(trajectory)
+
+    def owns(self, group_id: str) -> bool:
+        """Whether a lease belongs to the running evaluation."""
+        return self._running is not None and group_id in self._running.running
+
+    def close_group(self, group_id: str) -> None:
+        """All rollouts of one task are in."""
+        if self._running:
+            self._running.running.discard(group_id)
+
+    def lost(self, group_id: str) -> None:
+        """Its producer is gone: roll it out again."""
+        if self._running:
+            self._running.lost(group_id)
+
+    def _end(self, evaluation: Evaluation) -> None:
+        state = self._state
+        self._running = None
+        state.evaluating = None
+        self.evaluated = evaluation.version
+        self.last = {"step": evaluation.version, **evaluation.summary(), **state.times()}
+        append_json(state.run.eval, self.last)
+        state.board({"type": "eval", **self.last})

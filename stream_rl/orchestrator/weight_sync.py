@@ -1,0 +1,73 @@
+"""New weights reach the generators, and a round is over once all of them sample from its version.
+
+consumes: published manifests, the producers' reports. waits for: every ready producer; the end of an evaluation.
+produces: weight updates, returned permits. unblocked by: a report, a producer leaving, an evaluation ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stream_rl.messages import ProducerReady, UpdateWeights, WeightsLive
+from stream_rl.orchestrator.ledger import Ledger
+from stream_rl.orchestrator.state import RunState
+
+
+class WeightSync:
+    """`watch(peer, version)` is called for each update sent; `overdue` when it was not live in time."""
+
+    def __init__(self, state: RunState, watch: Callable[[str, int], None]) -> None:
+        self._state = state
+        self._watch = watch
+
+    def push(self) -> None:
+        """Tell every producer that is behind about the newest weights, unless an evaluation holds them back."""
+        state, manifest = self._state, self._state.manifest
+        if manifest is None or (state.evaluating is not None and manifest.version > state.evaluating):
+            return
+        if state.config.weights.mode == "drain" and state.fleet.running and state.behind:
+            return
+        for producer in state.fleet.ready:
+            if producer.asked < manifest.version:
+                producer.asked = manifest.version
+                state.outboxes.post(producer.peer, UpdateWeights(manifest=manifest))
+                self._watch(producer.peer, manifest.version)
+
+    async def go_live(self) -> None:
+        """Version v + 1 is on every generator: round v is over and its permits come back."""
+        state, manifest = self._state, self._state.manifest
+        if manifest is None or not state.behind or not state.fleet.all_at(manifest.version):
+            return
+        await state.ledger.do(Ledger.publish, manifest, live=True)
+        for group_id in state.gate.round_live(manifest.version - 1):
+            del state.flights[group_id]
+
+    def producer_ready(self, peer: str, message: ProducerReady) -> None:
+        """A generator is up; one that is behind is brought up to date before its first lease."""
+        state = self._state
+        producer = state.fleet.by_peer[peer]
+        producer.engine = message.engine
+        producer.capacity = message.capacity
+        producer.version = producer.asked = message.version
+        state.progress()
+        state.event("producer_ready", name=producer.name, engine=message.engine, capacity=message.capacity)
+
+    def live(self, peer: str, message: WeightsLive) -> None:
+        """A generator samples from the new version."""
+        state = self._state
+        if producer := state.fleet.by_peer.get(peer):
+            producer.version = message.report.version
+            report = message.report
+            state.tally.role_states("weights", {"pause_s": report.pause_s, "load_s": report.load_s, "updates": 1})
+            state.progress()
+
+    def overdue(self, peer: str, version: int) -> None:
+        """Quarantine a generator that missed the deadline: no lease, no vote on what is live, a restart."""
+        state = self._state
+        producer = state.fleet.by_peer.get(peer)
+        if producer is None or producer.version >= version or not producer.ready:
+            return
+        producer.capacity = 0
+        limit = state.config.weights.deadline_s
+        state.event("producer_quarantined", name=producer.name, reason=f"version {version} not live after {limit:g} s")
+        state.board({"type": "restart", "name": producer.name})

@@ -1,0 +1,352 @@
+"""The orchestrator with scripted roles over in-memory links: real ledger, real protocol, no model."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from stream_rl.config import Config, from_dict
+from stream_rl.errors import RoleDied
+from stream_rl.link.codec import Decoder
+from stream_rl.link.memory import MemoryHub, open_memory_hub
+from stream_rl.messages import (
+    CheckpointSaved,
+    EvalLease,
+    Finish,
+    GroupClosed,
+    LearnerReady,
+    ProducerReady,
+    RoundStart,
+    SaveCheckpoint,
+    SelectedGroup,
+    ToLearner,
+    ToProducer,
+    Trained,
+    TrainLease,
+    TrajectoryDone,
+    UpdateWeights,
+    WeightsLive,
+)
+from stream_rl.observe.rundir import RunDirectory, read_json_lines
+from stream_rl.orchestrator.ledger import Ledger
+from stream_rl.orchestrator.service import Orchestrator
+from stream_rl.rubrics.vocabulary import builtin
+from stream_rl.types import Tag, Trajectory, UpdateReport, Verdict, WeightsManifest
+from tests.unit.records import trajectory
+
+
+def _config(**over: Any) -> Config:
+    tree: dict[str, Any] = {
+        "updates": 4,
+        "async_depth": 2,
+        "groups": {"per_update": 2, "candidates": 3, "size": 2},
+        "algorithm": {"selection": "random"},
+        "eval": {"every": 2, "tasks": 3, "rollouts": 1},
+        "stall_s": 20.0,
+    }
+    for key, value in over.items():
+        tree[key] = {**tree[key], **value} if isinstance(value, dict) and key in tree else value
+    return from_dict(tree)
+
+
+def _manifest(version: int) -> WeightsManifest:
+    return WeightsManifest(run_id="r", version=version, path=f"v{version}", fingerprint=f"f{version}", num_bytes=1)
+
+
+class World:
+    """Everything around the orchestrator, scripted."""
+
+    def __init__(self, config: Config, tmp_path: Path, *, version: int = 0, judge: Any = None) -> None:
+        root = tmp_path / "run"
+        self.config = config
+        self.run_dir = RunDirectory(root) if (root / "run_id").exists() else RunDirectory.create(root)
+        self.ledger = Ledger(self.run_dir.ledger, self.run_dir.run_id)
+        if version:
+            self.ledger.rewind(version, 0.0)
+        self.version = version
+        self.judge = judge
+        self.stop = anyio.Event()
+        self.events: list[dict[str, Any]] = []
+        self.leases: list[TrainLease] = []
+        self.evals: list[tuple[EvalLease, int]] = []
+        self.rounds: dict[int, list[SelectedGroup]] = {}
+        self.finished: list[str] = []
+        self.outcome: Callable[[TrainLease, int], Trajectory] = self._outcome
+        self.before_lease: Callable[[str, TrainLease], bool] = lambda name, lease: True
+        self.on_trained: Callable[[int], None] = lambda update: None
+        self.rng = random.Random(0)
+
+    def _outcome(self, lease: TrainLease, member: int) -> Trajectory:
+        return trajectory(lease.group_id, member, success=self.rng.random() < 0.5, versions=(self.live["p"],) * 2)
+
+    async def play(self, producers: tuple[str, ...] = ("p",)) -> Orchestrator:
+        self.live: dict[str, int] = dict.fromkeys(producers, self.version)
+        async with open_memory_hub() as hub, anyio.create_task_group() as tasks:
+            service = Orchestrator(
+                config=self.config,
+                run=self.run_dir,
+                hub=hub,
+                ledger=self.ledger,
+                judge=self.judge,
+                judge_workers=2,
+                vocabulary=builtin(),
+                board=self.events.append,
+                version=self.version,
+            )
+            for name in producers:
+                tasks.start_soon(self._producer, hub, name)
+            tasks.start_soon(self._learner, hub)
+            with anyio.fail_after(25):
+                await service.run(self.stop)
+            tasks.cancel_scope.cancel()
+        return service
+
+    async def _producer(self, hub: MemoryHub, name: str) -> None:
+        receive: Decoder[ToProducer] = Decoder(ToProducer)
+        async with hub.connect(role="producer", name=name, receive=receive) as link:
+            await link.send(ProducerReady(engine="scripted", version=self.live[name], capacity=8))
+            async for delivery in link:
+                match delivery.message:
+                    case TrainLease() as lease:
+                        self.leases.append(lease)
+                        if not self.before_lease(name, lease):
+                            return  # dies with the lease in hand
+                        for member in range(lease.size):
+                            await link.send(TrajectoryDone(trajectory=self.outcome(lease, member)))
+                        await link.send(GroupClosed(group_id=lease.group_id))
+                    case EvalLease() as lease:
+                        self.evals.append((lease, self.live[name]))
+                        t = trajectory(lease.group_id, 0, success=True, versions=(self.live[name],), split="held_out")
+                        await link.send(TrajectoryDone(trajectory=t, purpose="eval"))
+                        await link.send(GroupClosed(group_id=lease.group_id))
+                    case UpdateWeights(manifest=manifest):
+                        self.live[name] = manifest.version
+                        report = UpdateReport(
+                            version=manifest.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0
+                        )
+                        await link.send(WeightsLive(report=report))
+                    case Finish():
+                        self.finished.append(name)
+                        return
+                delivery.ack()
+
+    async def _learner(self, hub: MemoryHub) -> None:
+        receive: Decoder[ToLearner] = Decoder(ToLearner)
+        async with hub.connect(role="learner", name="learner", receive=receive) as link:
+            version = self.version
+            await link.send(LearnerReady(version=version, manifest=_manifest(version)))
+            expected = 0
+            async for delivery in link:
+                match delivery.message:
+                    case RoundStart() as start:
+                        assert start.update == version
+                        expected = start.num_groups
+                        self.rounds[version] = []
+                    case SelectedGroup() as group:
+                        self.rounds[version].append(group)
+                        if len(self.rounds[version]) == expected:
+                            trained = Trained(
+                                update=version,
+                                version=version + 1,
+                                group_ids=tuple(g.group_id for g in self.rounds[version]),
+                                refused={},
+                                metrics={"loss": 0.1, "learner": {"rollout_wait_s": 0.1, "total_s": 0.1}},
+                                manifest=_manifest(version + 1),
+                            )
+                            version += 1
+                            await link.send(trained)
+                            self.on_trained(version - 1)
+                    case SaveCheckpoint():
+                        await link.send(CheckpointSaved(version=version, path=f"checkpoints/{version:06d}"))
+                    case Finish():
+                        self.finished.append("learner")
+                        return
+                delivery.ack()
+
+
+def _lags(world: World) -> list[int]:
+    return [
+        group.update - span.version
+        for groups in world.rounds.values()
+        for group in groups
+        for t in group.trajectories
+        for turn in t.turns
+        for span in turn.spans
+    ]
+
+
+async def test_a_run_trains_every_round_evaluates_and_ends_in_order(tmp_path: Path) -> None:
+    world = World(_config(), tmp_path)
+    await world.play()
+    assert {k: len(groups) for k, groups in world.rounds.items()} == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert max(_lags(world)) <= 2
+    lines = list(read_json_lines(world.run_dir.metrics))
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    assert all(line["groups"] == {"candidate": 3, "selected": 2, "discarded": {"not_selected": 1}} for line in lines)
+    assert [e["step"] for e in read_json_lines(world.run_dir.eval)] == [0, 2, 4]
+    assert sorted(world.finished) == ["learner", "p"]
+    counts = Ledger(world.run_dir.ledger, world.run_dir.run_id).counts()
+    assert counts == {"trained": 8, "discarded:not_selected": 4}
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+async def test_no_token_is_older_than_the_depth_allows(tmp_path: Path, depth: int) -> None:
+    world = World(_config(async_depth=depth, updates=6), tmp_path)
+    await world.play()
+    assert max(_lags(world)) <= depth
+    lines = list(read_json_lines(world.run_dir.metrics))
+    assert max(line["lag"]["max"] for line in lines) == max(_lags(world))
+
+
+async def test_evaluation_sees_one_version_and_no_guidance(tmp_path: Path) -> None:
+    world = World(_config(), tmp_path)
+    await world.play()
+    assert [version for _, version in world.evals] == [0] * 3 + [2] * 3 + [4] * 3
+    assert not any("guidance" in lease.__struct_fields__ for lease, _ in world.evals)
+    assert {lease.task.split for lease, _ in world.evals} == {"held_out"}
+    tasks = [lease.task.id for lease, _ in world.evals]
+    assert tasks[:3] == tasks[3:6] == tasks[6:]
+
+
+async def test_a_group_with_too_few_valid_members_is_discarded_and_refilled(tmp_path: Path) -> None:
+    world = World(_config(groups={"min_valid": 2}), tmp_path)
+    failed: set[str] = set()
+
+    def outcome(lease: TrainLease, member: int) -> Trajectory:
+        if len(failed) < 3 and member == 0:
+            failed.add(lease.group_id)
+            return trajectory(lease.group_id, 0, error="the world broke")
+        return trajectory(lease.group_id, member, versions=(world.live["p"],))
+
+    world.outcome = outcome
+    await world.play()
+    assert all(len(groups) == 2 for groups in world.rounds.values())
+    trained = {g.group_id for groups in world.rounds.values() for g in groups}
+    assert not trained & failed
+    lines = list(read_json_lines(world.run_dir.metrics))
+    assert sum(line["groups"]["discarded"].get("too_few_valid", 0) for line in lines) == 3
+    assert all(line["groups"]["candidate"] == 3 for line in lines)
+
+
+async def test_an_endless_row_of_failures_ends_the_run_with_the_reason(tmp_path: Path) -> None:
+    world = World(_config(), tmp_path)
+    world.outcome = lambda lease, member: trajectory(lease.group_id, member, error="no such game")
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(RoleDied, match="12 groups in a row.*no such game"), flatten_subgroups=True
+    ):
+        await world.play()
+
+
+async def test_a_lost_producers_leases_go_to_another_and_nothing_is_trained_twice(tmp_path: Path) -> None:
+    world = World(_config(), tmp_path)
+    taken: list[str] = []
+
+    def before_lease(name: str, lease: TrainLease) -> bool:
+        if name == "q" and len(taken) < 1:
+            taken.append(lease.group_id)
+            return False
+        return True
+
+    world.before_lease = before_lease
+    world.outcome = lambda lease, member: trajectory(lease.group_id, member, versions=(min(world.live.values()),))
+    world.live = {}
+    original = world._producer
+
+    async def producer(hub: MemoryHub, name: str) -> None:
+        await original(hub, name)
+        if name == "q":
+            world.live.pop("q", None)
+
+    world._producer = producer  # type: ignore[method-assign]
+    await world.play(("p", "q"))
+    assert taken
+    assert Counter(lease.group_id for lease in world.leases)[taken[0]] == 2
+    trained = [g.group_id for groups in world.rounds.values() for g in groups]
+    assert len(trained) == len(set(trained)) == 8
+
+
+async def test_stop_saves_a_checkpoint_and_resume_goes_on_without_gap_or_duplicate(tmp_path: Path) -> None:
+    first = World(_config(), tmp_path)
+    first.on_trained = lambda update: first.stop.set() if update == 1 else None
+    await first.play()
+    assert "learner" in first.finished
+    saved = [e for e in first.events if e["type"] == "checkpoint"]
+    version = saved[-1]["version"]
+    assert version in (2, 3)
+    second = World(_config(), tmp_path, version=version)
+    await second.play()
+    assert sorted(second.rounds) == list(range(version, 4))
+    trained = [g.group_id for w in (first, second) for groups in w.rounds.values() for g in groups]
+    assert len(trained) == len(set(trained)) == 8
+    lines = list(read_json_lines(second.run_dir.metrics))
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+
+
+async def test_after_a_crash_selected_rounds_are_delivered_again_unchanged(tmp_path: Path) -> None:
+    """The checkpoint is of version 1; rounds 1 to 3 were trained after it and are lost with the learner."""
+    first = World(_config(), tmp_path)
+    await first.play()
+    second = World(_config(), tmp_path, version=1)
+    await second.play()
+    for update in (1, 2, 3):
+        before, after = first.rounds[update], second.rounds[update]
+        assert sorted(g.group_id for g in before) == sorted(g.group_id for g in after)
+        assert {g.group_id: [t.id for t in g.trajectories] for g in before} == {
+            g.group_id: [t.id for t in g.trajectories] for g in after
+        }
+    assert not second.leases
+
+
+class _Judge:
+    """Tags what it is told to; None means that no endpoint answers."""
+
+    def __init__(self) -> None:
+        self.down = 0
+        self.asked = 0
+
+    async def tag(self, t: Trajectory) -> Verdict:
+        self.asked += 1
+        if self.asked <= self.down:
+            tags = tuple(Tag(rubric=r, value="abstained") for r in builtin().ids)
+            return Verdict(trajectory_id=t.id, tags=tags)
+        first = builtin().ids[0]
+        tags = tuple(Tag(rubric=r, value="violation" if r == first else "not_applicable") for r in builtin().ids)
+        return Verdict(trajectory_id=t.id, tags=tags, endpoint="http://judge", prompt_tokens=10, completion_tokens=5)
+
+
+async def test_a_silent_judge_is_waited_for_and_reported(tmp_path: Path) -> None:
+    judge = _Judge()
+    judge.down = 2
+    world = World(_config(judge={"endpoints": [{"url": "http://judge"}]}, updates=2), tmp_path, judge=judge)
+    await world.play()
+    troubles = [e["problem"] for e in world.events if e["type"] == "judge"]
+    assert troubles[0] is not None
+    assert troubles[-1] is None
+    assert sorted(world.rounds) == [0, 1]
+    lines = list(read_json_lines(world.run_dir.metrics))
+    assert sum(line["tokens"]["judge"] for line in lines) > 0
+
+
+async def test_dominant_violations_steer_later_training_rollouts_only(tmp_path: Path) -> None:
+    over = {
+        "judge": {"endpoints": [{"url": "http://judge"}]},
+        "algorithm": {"steering": True, "selection": "random"},
+        "async_depth": 0,
+    }
+    world = World(_config(**over), tmp_path, judge=_Judge())
+    await world.play()
+    assert world.leases[0].guidance == ()
+    assert world.leases[-1].guidance == (builtin().ids[0],)
+
+
+def test_messages_to_a_validation_rollout_cannot_hold_guidance() -> None:
+    blob = msgspec.msgpack.encode({"type": "EvalLease", "guidance": ["x"]})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(blob, type=EvalLease)
