@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.learning_table import HORIZON_S, Curve, draw, plain_curve, render, stream_curve
-from benchmarks.plain_loop import RECIPES
+from benchmarks.recipes import RECIPES
 from stream_rl.observe.report import read_summary
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
 

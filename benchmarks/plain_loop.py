@@ -24,6 +24,7 @@ from torch import Tensor
 
 from benchmarks.lean_model import LeanQwen3
 from benchmarks.lean_rollout import Player, Rollout
+from benchmarks.recipes import RECIPES
 from judge.rules.engine import decide_all
 from learner.advantages import ESTIMATORS
 from learner.distill import rised_loss
@@ -42,8 +43,6 @@ from stream_rl.rubrics.steering import Steering
 from stream_rl.rubrics.vocabulary import builtin
 from stream_rl.types import Tag, Task, Verdict
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-RECIPES = {"grpo": CONFIGS / "embedded-grpo.toml", "rised": CONFIGS / "embedded.toml"}
 EVAL_EVERY_S = 25.0
 WORLD = "household"
 

@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
 
     role = commands.add_parser("role", help="run one role; `up` does this for you")
     role.set_defaults(module="role", command="role")
-    role.add_argument("role", choices=["policy", "judge", "orchestrator", "producer", "learner"])
+    role.add_argument("role", choices=["policy", "judge", "orchestrator", "producer", "learner", "evaluate"])
     role.add_argument("--run", required=True, help="run directory")
     role.add_argument("--address", help="the orchestrator's address")
     role.add_argument("--model", help="policy folder")

@@ -134,11 +134,9 @@ class Player:
         b = self.belief
         if b.at is None:
             return None
-        if b.at in b.open:
-            return f"open {b.at}"
         if b.holding and b.goal.appliance and b.at != b.goal.appliance:
             return f"{b.goal.kind} {b.holding} with {b.goal.appliance}"
-        return f"go to {b.at}"
+        return f"close {b.at}" if b.closed(b.at) else f"open {b.at}"
 
     def _wander(self) -> str | None:
         b = self.belief

@@ -59,6 +59,9 @@ RULES: dict[str, Rule] = {
     "verification.step_worked": verification.step_worked,
 }
 
+# What whether the world took an action decides by itself, in any world.
+ANY_WORLD = frozenset({"precision.valid_actions", "recovery.change_after_failure", "recovery.quick_recovery"})
+
 _NO_RULE = Finding(value="not_applicable", reason="no rule decides this")
 _INCOMPLETE = Finding(value="not_applicable", reason="turns were left out")
 
@@ -68,4 +71,5 @@ def decide_all(transcript: Transcript, rubric_ids: Sequence[str]) -> dict[str, F
     if transcript.left_out:
         return dict.fromkeys(rubric_ids, _INCOMPLETE)
     facts = reconstruct(transcript)
-    return {rubric: RULES[rubric](facts) if rubric in RULES else _NO_RULE for rubric in rubric_ids}
+    rules = RULES if facts.goal is not None else {rubric: RULES[rubric] for rubric in ANY_WORLD}
+    return {rubric: rules[rubric](facts) if rubric in rules else _NO_RULE for rubric in rubric_ids}

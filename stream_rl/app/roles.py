@@ -8,16 +8,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
+import msgspec
 
-from stream_rl import config as configuration
-from stream_rl.app import preflight
 from stream_rl.app.child import BoardPipe
-from stream_rl.config import Config, JudgeEndpoint
-from stream_rl.errors import ConfigError
+from stream_rl.app.evaluator import evaluate
+from stream_rl.app.parts import open_pool, run_of, start_generator
+from stream_rl.config import JudgeEndpoint
 from stream_rl.link.codec import Decoder
 from stream_rl.messages import ToLearner, ToOrchestrator, ToProducer
-from stream_rl.observe.rundir import RunDirectory, read_json_lines
-from stream_rl.ports import Generator, Judge
+from stream_rl.observe.rundir import read_json_lines
+from stream_rl.ports import Judge
 from stream_rl.rubrics import vocabulary
 
 
@@ -25,7 +25,7 @@ async def policy(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Ev
     """Make or find the start policy; tell its folder."""
     from stream_rl.app.embedded_policy import ensure_policy
 
-    _, config = _run(arguments)
+    _, config = run_of(arguments)
     last = 0.0
 
     def progress(step: int, total: int, loss: float) -> None:
@@ -46,7 +46,7 @@ async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Eve
     """The embedded rule judge, until told to stop. Started again, it takes the same port."""
     from judge.server import serve
 
-    run, _ = _run(arguments)
+    run, _ = run_of(arguments)
     port_file = run.root / "judge_port"
     port = int(port_file.read_text(encoding="ascii")) if port_file.exists() else 0
 
@@ -68,7 +68,7 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
     from stream_rl.orchestrator.ledger import Ledger
     from stream_rl.orchestrator.service import Orchestrator
 
-    run, config = _run(arguments)
+    run, config = run_of(arguments)
     words = vocabulary.load(config.judge.vocabulary)
     version = _checkpoint_version(arguments.checkpoint)
     ledger = Ledger(run.ledger, run.run_id)
@@ -105,17 +105,16 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
 
 async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
     """One generator with its environment workers."""
-    from envs.pool import WorkerPool
     from stream_rl.link.zmq_link import open_link
     from stream_rl.producer.service import Producer
     from stream_rl.renderer import load_renderer
 
-    run, config = _run(arguments)
+    run, config = run_of(arguments)
     renderer = await anyio.to_thread.run_sync(load_renderer, arguments.model)
     renderer.check_prefix()
     async with AsyncExitStack() as stack:
-        pool = await stack.enter_async_context(WorkerPool(config.environments))
-        generator = await _start_generator(config, run, arguments.model, arguments.index)
+        pool = await stack.enter_async_context(open_pool(config))
+        generator = await start_generator(config, run, arguments.model, arguments.index)
         stack.push_async_callback(generator.aclose)
         name = f"producer-{arguments.index}"
         receive: Decoder[ToProducer] = Decoder(ToProducer)
@@ -142,7 +141,7 @@ async def learner(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.E
     from learner.service import LearnerOptions, run_rank
     from stream_rl.link.zmq_link import open_link
 
-    run, config = _run(arguments)
+    run, config = run_of(arguments)
     generate = config.generate
     options = LearnerOptions(
         run_id=run.run_id,
@@ -167,44 +166,18 @@ async def learner(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.E
         await run_rank(options, link)
 
 
-ROLES = {"policy": policy, "judge": judge, "orchestrator": orchestrator, "producer": producer, "learner": learner}
-
-
-async def _start_generator(config: Config, run: RunDirectory, model: str, index: int) -> Generator:
-    """The configured engine, with the start policy's weights as version 0."""
-    from stream_rl.generate.options import GeneratorOptions
-
-    options = GeneratorOptions(
-        model=model,
-        dtype=config.policy.dtype,
-        max_model_len=config.generate.max_model_len,
-        concurrency=config.generate.concurrency,
-        threads=config.generate.threads,
-        seed=config.seed * 1000 + index,
-        run_id=run.run_id,
-    )
-    match preflight.engine(config):
-        case "vllm":
-            from stream_rl.generate.vllm_engine import VllmGenerator
-
-            return await VllmGenerator.start(options)
-        case "transformers":
-            from stream_rl.generate.transformers_engine import TransformersGenerator
-
-            return await TransformersGenerator.start(options)
-        case other:
-            raise ConfigError("generate.engine", f"{other!r} cannot train: it is for tests and simulation.")
-
-
-def _run(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
-    run = RunDirectory(Path(arguments.run))
-    return run, configuration.load([run.config])
+ROLES = {
+    "policy": policy,
+    "judge": judge,
+    "orchestrator": orchestrator,
+    "producer": producer,
+    "learner": learner,
+    "evaluate": evaluate,
+}
 
 
 def _with_addresses(endpoints: tuple[JudgeEndpoint, ...], judges: list[str]) -> tuple[JudgeEndpoint, ...]:
     """Replace "embedded" by the address the supervisor was told ("0=http://...")."""
-    import msgspec
-
     addresses = dict(item.split("=", 1) for item in judges)
     return tuple(
         msgspec.structs.replace(endpoint, url=addresses[str(i)]) if endpoint.url == "embedded" else endpoint

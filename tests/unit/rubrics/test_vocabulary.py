@@ -23,7 +23,35 @@ CORE = {
     "efficiency.no_idle_looks": ("act instead of looking around", "avoid looking around"),
     "focus.needed_objects": ("take only what is needed", "avoid taking other things"),
 }
-FILLER = set("a an the it its is are was were be been to of and or in on at that which with for as this what".split())
+FILLER = set(
+    [
+        "a",
+        "an",
+        "the",
+        "it",
+        "its",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "to",
+        "of",
+        "and",
+        "or",
+        "in",
+        "on",
+        "at",
+        "that",
+        "which",
+        "with",
+        "for",
+        "as",
+        "this",
+        "what",
+    ]
+)
 
 
 def words(text: str) -> set[str]:

@@ -1,0 +1,90 @@
+"""`check`: preflight of a configuration, fact by fact. Stops at the first thing that cannot work."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from envs import registry
+from stream_rl.app import defaults, preflight
+from stream_rl.config import Config
+from stream_rl.errors import ConfigError
+from stream_rl.types import Message, Task
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was checked and holds."""
+
+    name: str  # what
+    value: str  # what was found
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print each fact as it is found. A fault is printed by the command line, with exit code 2 or 1."""
+    config = defaults.load(arguments.config, arguments.overrides)
+    facts = []
+    for fact in check(config):
+        facts.append(fact)
+        if not arguments.json:
+            sys.stdout.write(f"ok  {fact.name:<12} {fact.value}\n")
+            sys.stdout.flush()
+    if arguments.json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(facts)) + "\n")
+    return 0
+
+
+def check(config: Config) -> Iterator[Fact]:
+    """Facts in order of cost. Raises `ConfigError` or `JudgeFailed` for what cannot work."""
+    preflight.check_static(config)
+    groups = config.groups
+    yield Fact(
+        name="rounds",
+        value=f"C = {groups.candidates} candidates, P = {groups.per_update} trained, G = {groups.size}; "
+        f"permits (S + 1) * C = {config.async_depth + 1} * {groups.candidates} = {config.permits}",
+    )
+    yield Fact(name="engine", value=preflight.engine(config))
+    preflight.check_judges(config)
+    external = [e.url for e in config.judge.endpoints if e.url != "embedded"]
+    yield Fact(name="judges", value=", ".join(external) or ("embedded" if config.judge.endpoints else "none"))
+    yield from _memory(config)
+    yield from _policy(config)
+
+
+def _memory(config: Config) -> Iterator[Fact]:
+    run_root = Path("runs")
+    directory = preflight.weights_directory(config, "check", run_root)
+    place = next(p for p in (directory, *directory.parents) if p.exists())
+    yield Fact(name="weights", value=f"{place}: {shutil.disk_usage(place).free / 2**30:.1f} GiB free")
+
+
+def _policy(config: Config) -> Iterator[Fact]:
+    """Template prefix, tokenizer round trip, and whether a first prompt fits: with the model's own tokenizer."""
+    from stream_rl.app.embedded_policy import ensure_policy
+    from stream_rl.renderer import load_renderer
+
+    folder = ensure_policy(config.policy.model, config.policy.init, None, lambda step, total, loss: None)
+    renderer = load_renderer(str(folder))
+    renderer.check_prefix()
+    yield Fact(name="template", value=f"prefix-preserving ({folder.name})")
+    longest = 0
+    for i, entry in enumerate(config.environments):
+        environment = registry.create(entry.name, entry.options, path=f"environments.{i}")
+        try:
+            for index in range(8):
+                text = environment.reset(Task(environment=entry.name, split="train", index=index), 0).text
+                longest = max(longest, len(renderer.head((Message(role="user", content=text),))))
+        finally:
+            environment.close()
+    limit = config.generate.max_model_len
+    if longest + config.generate.max_tokens > limit:
+        raise ConfigError(
+            "generate.max_model_len",
+            f"{limit} tokens cannot hold a first prompt of {longest} and an answer of {config.generate.max_tokens}.",
+        )
+    yield Fact(name="prompts", value=f"first prompts take up to {longest} of {limit} tokens")

@@ -1,0 +1,83 @@
+"""`eval`: held-out validation of a run's last checkpoint, of a checkpoint, or of any model folder. No guidance."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from stream_rl import config as configuration
+from stream_rl.app import defaults, preflight
+from stream_rl.app.process import RoleProcess
+from stream_rl.config import Config
+from stream_rl.errors import RoleDied, UsageError
+from stream_rl.observe.rundir import RunDirectory
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Evaluate and print success by environment, overall and its standard error."""
+    model, config = _target(arguments)
+    preflight.check_static(config)
+    with tempfile.TemporaryDirectory(prefix="stream-rl-eval-") as folder:
+        run_dir = RunDirectory.create(Path(folder))
+        run_dir.config.write_text(configuration.to_toml(config), encoding="utf-8")
+        summary = anyio.run(_evaluate, run_dir, str(Path(model).resolve()))
+    facts = {"target": arguments.target, "model": model, **summary}
+    if arguments.json:
+        sys.stdout.write(json.dumps(facts) + "\n")
+        return 0
+    success, stderr = summary["success"], summary["stderr"]
+    for name, value in success["by_env"].items():
+        sys.stdout.write(f"{name}: {value:.3f}\n")
+    overall = "nothing valid" if success["overall"] is None else f"{success['overall']:.3f} +- {stderr:.3f}"
+    sys.stdout.write(
+        f"overall: {overall} ({summary['tasks']} tasks x {summary['rollouts']} rollouts, "
+        f"{summary['invalid']} invalid, {summary['engine']})\n"
+    )
+    return 0
+
+
+def _target(arguments: argparse.Namespace) -> tuple[str, Config]:
+    """Model folder and configuration of what the user named."""
+    folder = Path(arguments.target)
+    given = {key: getattr(arguments, key) for key in ("tasks", "rollouts", "temperature")}
+    overrides = [*arguments.overrides, *(f"eval.{key}={v}" for key, v in given.items() if v is not None)]
+    if (folder / "config.json").is_file():
+        run_config = folder.parent.parent / "config.toml"
+        files = [str(run_config)] if folder.parent.name == "checkpoints" and run_config.is_file() else []
+        return str(folder), defaults.load(files, overrides)
+    try:
+        run_dir = RunDirectory.existing(arguments.target)
+    except UsageError as error:
+        raise UsageError(f"{arguments.target!r} is no model folder (it has no config.json) and {error}") from None
+    found = sorted(p for p in run_dir.checkpoints.iterdir() if (p / "config.json").is_file() and p.name.isdigit())
+    if not found:
+        raise UsageError(f"{run_dir.root} has no checkpoint yet")
+    return str(found[-1]), configuration.load([run_dir.config], overrides)
+
+
+async def _evaluate(run_dir: RunDirectory, model: str) -> dict[str, Any]:
+    arguments = ["evaluate", "--run", str(run_dir.root), "--model", model]
+    process = await RoleProcess.start("evaluate", arguments, log=run_dir.logs / "evaluate.log")
+    result: dict[str, Any] | None = None
+    problem = ""
+    try:
+        async for event in process.events():
+            if event["type"] == "ready":
+                result = event
+            elif event["type"] == "failed":
+                problem = event["error"]
+            elif event["type"] == "progress" and sys.stderr.isatty():
+                sys.stderr.write(f"\r{event['done']}/{event['total']} tasks")
+        await process.wait()
+    finally:
+        process.kill()
+        await process.aclose()
+    if result is None:
+        raise RoleDied(problem or f"the evaluation ended without a result:\n{process.last_words()}")
+    return {key: value for key, value in result.items() if key not in ("type", "version", "versions")}

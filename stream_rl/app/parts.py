@@ -1,0 +1,51 @@
+"""Parts that more than one role is put together from."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from envs.pool import WorkerPool
+from stream_rl import config as configuration
+from stream_rl.app import preflight
+from stream_rl.config import Config
+from stream_rl.errors import ConfigError
+from stream_rl.observe.rundir import RunDirectory
+from stream_rl.ports import Generator
+
+
+def run_of(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
+    """The run directory a role was started for, and its resolved configuration."""
+    run = RunDirectory(Path(arguments.run))
+    return run, configuration.load([run.config])
+
+
+def open_pool(config: Config) -> WorkerPool:
+    """Worker processes of all configured worlds."""
+    return WorkerPool(config.environments)
+
+
+async def start_generator(config: Config, run: RunDirectory, model: str, index: int) -> Generator:
+    """The configured engine over the folder `model`, whose weights are its version 0."""
+    from stream_rl.generate.options import GeneratorOptions
+
+    options = GeneratorOptions(
+        model=model,
+        dtype=config.policy.dtype,
+        max_model_len=config.generate.max_model_len,
+        concurrency=config.generate.concurrency,
+        threads=config.generate.threads,
+        seed=config.seed * 1000 + index,
+        run_id=run.run_id,
+    )
+    match preflight.engine(config):
+        case "vllm":
+            from stream_rl.generate.vllm_engine import VllmGenerator
+
+            return await VllmGenerator.start(options)
+        case "transformers":
+            from stream_rl.generate.transformers_engine import TransformersGenerator
+
+            return await TransformersGenerator.start(options)
+        case other:
+            raise ConfigError("generate.engine", f"{other!r} cannot train: it is for tests and simulation.")
