@@ -135,8 +135,8 @@ def roll_out(model: Any, tokenizer: Any, episodes: list[Episode], temperature: f
 def choose(logits: Tensor, temperature: float, rng: torch.Generator) -> list[int]:
     """One token a row: sampled, or the likeliest at temperature 0."""
     if temperature == 0:
-        return logits.argmax(-1).tolist()  # type: ignore[no-any-return]
-    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=rng)[:, 0].tolist()  # type: ignore[no-any-return]
+        return logits.argmax(-1).tolist()
+    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=rng)[:, 0].tolist()
 
 
 def measure(
@@ -197,9 +197,7 @@ def main() -> None:
     rows = {}
     for temperature in (1.0, 0.0):
         for num_hints in (0, 4, 8):
-            quality = measure(
-                model, tokenizer, rollouts=options.rollouts, temperature=temperature, num_hints=num_hints
-            )
+            quality = measure(model, tokenizer, rollouts=options.rollouts, temperature=temperature, num_hints=num_hints)
             name = f"{'greedy' if temperature == 0 else 'T=1'}, {num_hints} hints"
             rows[name] = msgspec.to_builtins(quality)
             if not options.json:

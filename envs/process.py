@@ -89,9 +89,11 @@ class WorkerProcess:
                     # What can be imported here can be imported there.
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
                 )
-        except OSError as error:
+        except BaseException as error:
             ours.close()
-            raise EnvironmentFailed(f"{label} cannot be started: {error}") from error
+            if isinstance(error, OSError):
+                raise EnvironmentFailed(f"{label} cannot be started: {error}") from error
+            raise
         ours.setblocking(False)
         worker = cls(process, await SocketStream.from_socket(ours), label, config.step_deadline_s)
         try:
@@ -167,16 +169,22 @@ class WorkerProcess:
 
     async def _shake_hands(self, config: EnvironmentConfig, path: str, deadline_s: float) -> None:
         options = {**config.options, "data": config.data} if config.data else config.options
-        await self._stream.send(frame(Start(name=config.name, options=options, path=path)))
+        start = frame(Start(name=config.name, options=options, path=path))
         answer: FromWorker | None = None
-        with anyio.move_on_after(deadline_s) as scope:
-            while answer is None:
-                try:
+        with anyio.move_on_after(deadline_s):
+            try:
+                await self._stream.send(start)
+                while answer is None:
                     chunk = await self._stream.receive(_CHUNK_BYTES)
-                except (anyio.EndOfStream, anyio.BrokenResourceError):
-                    raise EnvironmentFailed(f"{await self._lost()} before it was ready") from None
-                answer = next((self._decoder.decode(body) for body in self._deframer.feed(chunk)), None)
-        if scope.cancelled_caught:
+                    answer = next((self._decoder.decode(body) for body in self._deframer.feed(chunk)), None)
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                raise EnvironmentFailed(f"{await self._lost()} before it was ready") from None
+            except (msgspec.DecodeError, ValueError) as error:
+                self._fail(f"{self._label} was killed: what it sent is not a message ({error})")
+                raise EnvironmentFailed(
+                    f"{self._label}: what it sent at its start is not a message ({error})"
+                ) from None
+        if answer is None:
             self._fail(f"{self._label} was not ready after {deadline_s:g} s")
             raise EnvironmentFailed(f"{self._label} was not ready after {deadline_s:g} s")
         if isinstance(answer, StartFailed):

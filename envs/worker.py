@@ -120,7 +120,10 @@ class Worker:
 
 
 def _die_with_parent() -> None:
-    """End of file on the socket is seen between calls only; this also ends a worker inside a call that hangs."""
+    """End of file on the socket is seen between calls only; this also ends a worker inside a call that hangs.
+
+    "Parent" is the thread that spawned the worker, which is that of the event loop the pool lives in.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

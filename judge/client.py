@@ -11,11 +11,12 @@ from types import TracebackType
 import aiohttp
 import anyio
 
-from judge.endpoint import Answer, AttemptFailed, Endpoint, EndpointStats, new_session
+from judge.endpoint import Answer, AttemptFailed, Endpoint, EndpointStats
 from judge.parse import ParsedTag, parse_reply
 from judge.prompt import TagPrompt, chunks, subset
 from judge.retry import attempt_s, backoff_s
 from judge.router import JudgeRouter
+from judge.session import new_session
 from judge.transcript import DEFAULT_BUDGET, from_trajectory, quote
 from stream_rl.config import JudgeEndpoint
 from stream_rl.errors import ConfigError, JudgeFailed

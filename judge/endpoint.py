@@ -6,10 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from typing import Literal
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import anyio
@@ -19,11 +16,11 @@ from judge.limits import RateBudget
 from judge.prompt import TagPrompt
 from judge.retry import parse_retry_after
 from judge.router import EndpointLoad
+from judge.session import proxy_for
 from stream_rl.config import JudgeEndpoint
 from stream_rl.errors import ConfigError, JudgeFailed
 
-MAX_REPLY_BYTES = 4 * 1024 * 1024
-CONNECT_S = 10.0  # for the TCP connection alone
+MAX_REPLY_BYTES = 1024 * 1024
 _MEAN_RATE = 0.1  # of the moving mean of service times
 _SHOWN_CHARS = 200  # of a server's own error text
 
@@ -94,6 +91,14 @@ class _Completion(msgspec.Struct):
     choices: list[_Choice]
     model: str | None = None
     usage: _Usage | None = None
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
 
 
 _DECODER = msgspec.json.Decoder(_Completion)
@@ -191,12 +196,6 @@ class Endpoint:
     async def models(self, timeout_s: float) -> list[str]:
         """Names the endpoint lists; empty if it lists none in time."""
 
-        class _Model(msgspec.Struct):
-            id: str
-
-        class _Models(msgspec.Struct):
-            data: list[_Model]
-
         url = f"{self.config.url.rstrip('/')}/models"
         try:
             with anyio.fail_after(timeout_s):
@@ -289,34 +288,6 @@ def read_key(config: JudgeEndpoint, index: int, environ: Mapping[str, str]) -> s
             f"the environment variable {config.key_env} is not set; export the key of {config.url} under that name.",
         )
     return key
-
-
-def proxy_for(url: str) -> str | None:
-    """The proxy the environment names for `url`; none for loopback addresses, whatever the environment says."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_loopback(host) or proxy_bypass(host):
-        return None
-    return getproxies().get(parts.scheme)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def new_session(connections: int) -> aiohttp.ClientSession:
-    """The one session of a process: as many connections as requests may run at once, deadlines left to the caller."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
-        trust_env=False,
-    )
 
 
 async def _read_limited(response: aiohttp.ClientResponse) -> bytes:

@@ -15,7 +15,7 @@ import msgspec
 
 from stream_rl.types import TagValue
 
-MAX_CHARS = 1_000_000  # of a reply; the rest is not looked at
+MAX_CHARS = 200_000  # of a reply, ten times a long honest one; the rest is not looked at
 MAX_REASON = 300  # characters kept of a reason
 
 _VALUES: dict[str, TagValue] = {

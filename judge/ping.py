@@ -9,9 +9,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from judge.endpoint import AttemptFailed, Endpoint, new_session
+from judge.endpoint import AttemptFailed, Endpoint
 from judge.parse import parse_reply
 from judge.prompt import subset
+from judge.session import new_session
 from judge.transcript import Transcript, TranscriptTurn, quote
 from stream_rl.config import JudgeEndpoint
 from stream_rl.errors import ConfigError

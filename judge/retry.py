@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 
 BASE_S = 0.25  # bound of the first wait
 CAP_S = 8.0  # bound of any wait that the server did not ask for
-SHORTEST_ATTEMPT_S = 1.0  # an attempt is not cut shorter than this while there is time
+SHORTEST_ATTEMPT_S = 0.5  # an attempt is not cut shorter than this while there is time
 
 
 def backoff_s(failures: int, retry_after_s: float | None, rng: random.Random) -> float:

@@ -15,26 +15,14 @@ from pathlib import Path
 import msgspec
 import torch
 
+from learner.checkpoint_state import STATE_FILE, CheckpointState, CheckpointUnusable, read_state
 from learner.distributed import World
-from learner.engine import CheckpointUnusable, DeepSpeedEngine
+from learner.engine import DeepSpeedEngine
 from learner.weights import safetensors
 from learner.weights.port import TensorSpec
 
-_STATE = "state.json"
 _ENGINE = "engine"
 _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".gguf", ".pt", ".pth", ".h5", ".msgpack"}
-
-
-class CheckpointState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint says of itself."""
-
-    version: int  # updates its parameters have seen
-    run_id: str  # run that wrote it
-    num_ranks: int  # learner processes it was written by
-    zero_stage: int  # how its shards are cut
-    model_digest: str  # names, dtypes and shapes of the parameters
-    config_digest: str  # of the learner's options, to tell whether a run goes on unchanged
-    torch_rng: str  # hex; every rank has the same
 
 
 def save(
@@ -75,7 +63,7 @@ def save(
             config_digest=config_digest,
             torch_rng=bytes(torch.get_rng_state().numpy().data).hex(),
         )
-        (partial / _STATE).write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
+        (partial / STATE_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
         _sync_files(partial)
         if target.exists():  # of an update that is trained again after a crash
             shutil.rmtree(target)
@@ -105,23 +93,6 @@ def load(engine: DeepSpeedEngine, world: World, folder: Path, *, run_id: str, ze
     return state
 
 
-def read_state(folder: Path) -> CheckpointState:
-    """The state of a complete checkpoint. Raises `CheckpointUnusable`."""
-    try:
-        return msgspec.json.decode((folder / _STATE).read_bytes(), type=CheckpointState)
-    except OSError as error:
-        raise CheckpointUnusable(f"{folder}: not a complete checkpoint: {_STATE}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise CheckpointUnusable(f"{folder}: {_STATE} is damaged: {error}") from error
-
-
-def latest(run_dir: Path) -> Path | None:
-    """The complete checkpoint of the highest version under `run_dir/checkpoints`; None if there is none."""
-    root = run_dir / "checkpoints"
-    folders = [f for f in root.iterdir() if f.name.isdigit() and (f / _STATE).is_file()] if root.is_dir() else []
-    return max(folders, key=lambda f: int(f.name), default=None)
-
-
 def model_digest(specs: Sequence[TensorSpec]) -> str:
     """Digest of names, dtypes and shapes, in name order."""
     rows = sorted((spec.name, str(spec.dtype), spec.shape) for spec in specs)
@@ -132,7 +103,7 @@ def _copy_tokenizer(model_folder: Path, target: Path) -> None:
     """Everything beside the model's weights: tokenizer, chat template, generation settings."""
     for file in model_folder.iterdir():
         is_weights = file.suffix in _WEIGHT_SUFFIXES or file.name.endswith(".index.json")
-        if file.is_file() and not is_weights and file.name not in ("config.json", _STATE):
+        if file.is_file() and not is_weights and file.name not in ("config.json", STATE_FILE):
             shutil.copyfile(file, target / file.name)
 
 

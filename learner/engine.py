@@ -12,19 +12,15 @@ import torch
 from torch import Tensor
 
 from learner.batch import ForwardPass
+from learner.checkpoint_state import CheckpointUnusable
 from learner.distributed import World
 from learner.logprobs import EntropyMode, TokenScores
 from learner.policy import PolicyModel
 from learner.weights.port import TensorSpec
 from stream_rl.config import Learner
-from stream_rl.errors import StreamRLError
 
 _BUCKET_BYTES = 256 << 20  # most parameter bytes gathered at once
 _TAG = "state"  # name of the one checkpoint in a DeepSpeed folder
-
-
-class CheckpointUnusable(StreamRLError):
-    """A checkpoint cannot be loaded into this learner. The message says what differs."""
 
 
 class DeepSpeedEngine:

@@ -30,7 +30,7 @@ class Demonstration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class ImitationRecipe(msgspec.Struct, frozen=True, kw_only=True):
     """The constants of one imitation."""
 
-    steps: int = 900  # optimiser steps
+    steps: int = 900  # optimiser steps, at least 1
     tokens_per_step: int = 2100  # demonstrations are added to a step until it holds this many tokens
     matrix_lr: float = 0.02  # Muon
     vector_lr: float = 0.01  # AdamW, on the embedding and the norms
@@ -39,7 +39,7 @@ class ImitationRecipe(msgspec.Struct, frozen=True, kw_only=True):
     warmup_steps: int = 20  # linear
     decay_frac: float = 0.7  # share of the steps, at the end, over which the rate falls linearly
     final_rate: float = 0.02  # of the peak
-    buckets: int = 2  # forward passes of one step, by length, so that little is padding
+    buckets: int = 3  # forward passes of one step, by length, so that little is padding
     threads: int = 2  # CPU threads; part of the recipe because sums of floats depend on it
 
 
@@ -72,7 +72,7 @@ def imitate(
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
-            if step >= 0.9 * recipe.steps:
+            if step >= recipe.steps - max(1, recipe.steps // 10):
                 last.append(loss)
             on_step(step + 1, recipe.steps, loss)
     model.eval()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,22 @@ def llama(shape: ModelShape, *, vocab_size: int, pad_token_id: int | None, eos_t
 
 def save(model: Any, folder: Path) -> None:
     """Write `config.json` and safetensors to `folder`."""
-    model.save_pretrained(str(folder))
+    with no_progress_bars():
+        model.save_pretrained(str(folder))
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Keep transformers' bars off the terminal, which belongs to the caller's."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def num_parameters(model: Any) -> int:

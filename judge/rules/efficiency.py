@@ -47,8 +47,7 @@ def keep_results(facts: Facts) -> Finding:
             return violation(step, "took apart what was fulfilled")
         if step.carried and step.carried == after.carried and step.treated and not after.treated:
             return violation(step, "undid the treatment")
-        builds = step.delivered > 0 or (goal.kind in TREATING and step.treated)
-        if builds and after.delivered > step.delivered:
+        if after.delivered > step.delivered > 0:
             added = step
     return decide((), (added,) if added else (), "", "added to what was fulfilled")
 

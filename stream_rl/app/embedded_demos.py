@@ -24,14 +24,14 @@ class DemoRecipe(msgspec.Struct, frozen=True, kw_only=True):
     """The constants of the demonstrations."""
 
     max_turns: int = 20  # of an episode
-    clean_frac: float = 0.6  # share of the imitation that shows play without errors
-    noise_min: float = 0.1  # afterwards each episode draws its error rate from here ...
+    clean_frac: float = 0.25  # share of the imitation that shows play without errors
+    noise_min: float = 0.2  # afterwards each episode draws its error rate from here ...
     noise_max: float = 0.5  # ... to here
-    advised_frac: float = 0.5  # share of episodes with a guide line
+    advised_frac: float = 0.6  # share of episodes with a guide line
     avoid_frac: float = 0.3  # share of rubrics told as "avoid ..."
     others_frac: float = 0.25  # share of guide lines that also hold rubrics the player has no error for
-    lapse_frac: float = 0.15  # share of actions replaced by one nobody should imitate: shows how to go on after it
-    observation_weight: float = 0.2  # loss weight of what the world says; an action's tokens weigh 1
+    lapse_frac: float = 0.1  # share of actions replaced by one nobody should imitate: shows how to go on after it
+    observation_weight: float = 0.5  # loss weight of what the world says; an action's tokens weigh 1
     seed: int = 0  # of everything
 
 

@@ -27,7 +27,6 @@ async def evaluate(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
     """Roll out every held-out task as the configuration says and tell the summary."""
     run, config = run_of(arguments)
     renderer = await anyio.to_thread.run_sync(load_renderer, arguments.model)
-    renderer.check_prefix()
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(config))
         generator = await start_generator(config, run, arguments.model, 0)

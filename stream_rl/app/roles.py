@@ -20,6 +20,8 @@ from stream_rl.observe.rundir import read_json_lines
 from stream_rl.ports import Judge
 from stream_rl.rubrics import vocabulary
 
+_PROGRESS_S = 0.25  # between two movements of a progress bar
+
 
 async def policy(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
     """Make or find the start policy; tell its folder."""
@@ -28,12 +30,12 @@ async def policy(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Ev
     _, config = run_of(arguments)
     last = 0.0
 
-    def progress(step: int, total: int, loss: float) -> None:
+    def progress(what: str, step: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= 0.25 or step == total:
+        if now - last >= _PROGRESS_S or step == total:
             last = now
-            board({"type": "policy", "step": step, "total": total, "loss": loss})
+            board({"type": "policy", "what": what, "step": step, "total": total})
 
     def build() -> Path:
         return ensure_policy(config.policy.model, config.policy.init, None, progress)
@@ -111,7 +113,6 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
 
     run, config = run_of(arguments)
     renderer = await anyio.to_thread.run_sync(load_renderer, arguments.model)
-    renderer.check_prefix()
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(config))
         generator = await start_generator(config, run, arguments.model, arguments.index)

@@ -179,6 +179,27 @@ async def test_credit_counts_bytes(network: Open) -> None:
             (await received(events)).ack()
 
 
+async def test_a_large_message_that_waits_is_not_overtaken_by_a_small_one(network: Open) -> None:
+    limits = Limits(window_bytes=3_000, max_message_bytes=2_500, heartbeat_s=0.1, silence_s=1.0, goodbye_s=0.2)
+    async with network(limits) as net, net.connect("producer-0") as link:
+        events = aiter(net.hub)
+        await joined(events)
+        await link.send(trajectory(150))
+        first = await received(events)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.send, trajectory(200))
+            await let_others_run()
+            tasks.start_soon(link.send, closed(0))  # there is room for it, and it comes second
+            await let_others_run()
+            first.ack()
+            kinds = []
+            for _ in range(2):
+                event = await received(events)
+                event.ack()
+                kinds.append(type(event.message))
+        assert kinds == [TrajectoryDone, GroupClosed]
+
+
 async def test_the_hub_waits_for_credit_of_one_peer_without_holding_up_another(network: Open) -> None:
     async with network() as net, net.connect("slow") as slow, net.connect("quick") as quick:
         events = aiter(net.hub)

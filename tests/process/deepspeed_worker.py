@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 
 from learner.advantages import grpo
 from learner.batch import plan
-from learner.checkpoint import latest
+from learner.checkpoint_state import CheckpointUnusable, latest
 from learner.distributed import TrainRound, World
-from learner.engine import CheckpointUnusable, DeepSpeedEngine
+from learner.engine import DeepSpeedEngine
 from learner.policy import PolicyModel
 from learner.rows import Row, build_rows
 from learner.service import LearnerOptions, run_rank
@@ -30,7 +30,7 @@ from stream_rl.config import Algorithm, Learner
 from stream_rl.fingerprint import of_file
 from stream_rl.messages import Finish, FromLearner, RoundStart, SaveCheckpoint, SelectedGroup, ToLearner
 from stream_rl.ports import Delivery
-from tests.unit.learner.builders import WordRenderer, group, save_tiny, tiny_policy
+from tests.unit.learner.builders import PlainEngine, WordRenderer, group, save_tiny, tiny_policy
 
 ALGORITHM = Algorithm(distillation="rised", distill_coef=0.1, entropy_coef=0.01, invalid_action_penalty=0.1)
 LEARNER = Learner(lr=1e-3, weight_decay=0.01, token_budget=96, mini_batches=2, threads=1, checkpoint_every=2)
@@ -120,6 +120,19 @@ def equal_to_reference(world: World, stage: int, wanted: PolicyModel, wanted_nor
         "norm_difference": max(abs(a - b) for a, b in zip(wanted_norms, norms, strict=True) if b is not None),
         "steps": sum(norm is not None for norm in norms),
     }
+
+
+def trains_in_bfloat16(world: World, stage: int) -> dict[str, Any]:
+    policy = tiny_policy()
+    policy.causal_lm.to(torch.bfloat16)
+    engine = DeepSpeedEngine(policy, msgspec.structs.replace(LEARNER, zero_stage=stage), world, dtype="bfloat16")
+    start = [t.clone() for t in engine.full_parameters()]
+    objective = Objective(algorithm=ALGORITHM, episode_tokens=1, token_budget=96, mini_batches=1)
+    _, norms = run_update(engine, rows_of(0), objective, seed=(0, 0), enter=lambda _: None)
+    moved = [float((a - b).abs().max()) for a, b in zip(start, engine.full_parameters(), strict=True)]
+    dtypes = sorted({str(spec.dtype) for spec in engine.specs})
+    engine.close()
+    return {"norm": norms[0], "moved": max(moved), "dtypes": dtypes}
 
 
 def options_for(folder: Path, name: str, stage: int, resume_from: Path | None = None) -> LearnerOptions:
@@ -218,7 +231,13 @@ def main(folder: Path) -> None:
     norms = reference(wanted)
     result: dict[str, Any] = {
         "equal": {stage: equal_to_reference(world, stage, wanted, norms) for stage in range(4)},
+        "bfloat16": {stage: trains_in_bfloat16(world, stage) for stage in (0, 1, 3)},
     }
+    plain = PlainEngine(tiny_policy())
+    one_step = Objective(algorithm=ALGORITHM, episode_tokens=1, token_budget=96, mini_batches=1)
+    result["bfloat16"]["reference_norm"] = run_update(plain, rows_of(0), one_step, seed=(0, 0), enter=lambda _: None)[
+        1
+    ][0]
     if world.rank == 0:
         save_tiny(folder / "model")
     world.barrier()

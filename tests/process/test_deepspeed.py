@@ -66,6 +66,15 @@ def test_three_updates_equal_plain_torch(found: dict[str, Any], stage: str) -> N
 
 
 @pytest.mark.parametrize("stage", ["0", "1", "3"])
+def test_half_precision_trains(found: dict[str, Any], stage: str) -> None:
+    result = found["bfloat16"][stage]
+    norm_in_float32 = found["bfloat16"]["reference_norm"]
+    assert result["dtypes"] == ["torch.bfloat16"]
+    assert result["moved"] > 0
+    assert result["norm"] == pytest.approx(norm_in_float32, rel=0.1)
+
+
+@pytest.mark.parametrize("stage", ["0", "1", "3"])
 def test_resume_is_bit_identical(found: dict[str, Any], stage: str) -> None:
     result = found["resume"][stage]
     assert result["version"] == 2

@@ -68,9 +68,8 @@ def _policy(config: Config) -> Iterator[Fact]:
     from stream_rl.app.embedded_policy import ensure_policy
     from stream_rl.renderer import load_renderer
 
-    folder = ensure_policy(config.policy.model, config.policy.init, None, lambda step, total, loss: None)
+    folder = ensure_policy(config.policy.model, config.policy.init, None, lambda what, step, total: None)
     renderer = load_renderer(str(folder))
-    renderer.check_prefix()
     yield Fact(name="template", value=f"prefix-preserving ({folder.name})")
     longest = 0
     for i, entry in enumerate(config.environments):

@@ -10,48 +10,26 @@ import torch
 
 from benchmarks.lean_model import Cache, LeanQwen3
 from benchmarks.lean_rollout import Player
-from learner import small_models
-from stream_rl.app.embedded_tokenizer import build, model_vocabulary_size, save
 from stream_rl.renderer import load_renderer
-from stream_rl.rubrics.vocabulary import builtin
 from stream_rl.types import Task
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("policy")
-    tokenizer = build(builtin())
-    save(tokenizer, folder)
-    model: Any = small_models.qwen3(
-        small_models.SHAPES["tiny"],
-        vocab_size=model_vocabulary_size(tokenizer),
-        pad_token_id=0,
-        eos_token_id=int(tokenizer.eos_token_id or 0),
-        seed=3,
-    )
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
-    small_models.save(model, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def reference(folder: Path) -> Any:
+def reference(policy_folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(folder).eval()
+    return AutoModelForCausalLM.from_pretrained(policy_folder).eval()
 
 
-def test_logits_equal_the_reference(folder: Path, reference: Any) -> None:
-    model = LeanQwen3.load(folder)
+def test_logits_equal_the_reference(policy_folder: Path, reference: Any) -> None:
+    model = LeanQwen3.load(policy_folder)
     ids = torch.randint(0, 200, (3, 40), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.testing.assert_close(model.logits(model(ids)), reference(ids).logits, rtol=1e-4, atol=1e-4)
 
 
-def test_chunks_of_unequal_length_give_the_logits_of_the_whole(folder: Path) -> None:
-    model = LeanQwen3.load(folder)
+def test_chunks_of_unequal_length_give_the_logits_of_the_whole(policy_folder: Path) -> None:
+    model = LeanQwen3.load(policy_folder)
     draw = torch.Generator().manual_seed(0)
     whole = [torch.randint(0, 200, (n,), generator=draw).tolist() for n in (90, 70, 81)]
     cache = Cache(model, 3)
@@ -75,9 +53,9 @@ def test_chunks_of_unequal_length_give_the_logits_of_the_whole(folder: Path) -> 
     assert at == [90, 70, 81]
 
 
-def test_recorded_logprobs_are_those_of_the_recorded_ids(folder: Path, reference: Any) -> None:
-    renderer = load_renderer(str(folder))
-    player = Player(LeanQwen3.load(folder), renderer, max_tokens=4, max_turns=5, temperature=0.7)
+def test_recorded_logprobs_are_those_of_the_recorded_ids(policy_folder: Path, reference: Any) -> None:
+    renderer = load_renderer(str(policy_folder))
+    player = Player(LeanQwen3.load(policy_folder), renderer, max_tokens=4, max_turns=5, temperature=0.7)
     tasks = [(Task(environment="household", split="train", index=i // 2), "guide : be brief ." * i) for i in range(6)]
     rollouts = player.play(tasks, torch.Generator().manual_seed(0))
     for rollout, (_, guidance) in zip(rollouts, tasks, strict=True):
@@ -92,7 +70,7 @@ def test_recorded_logprobs_are_those_of_the_recorded_ids(folder: Path, reference
                 assert rollout.logprobs[position] == pytest.approx(expected, abs=1e-4)
 
 
-def test_another_architecture_is_refused(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text((folder / "config.json").read_text().replace('"qwen3"', '"llama"'))
+def test_another_architecture_is_refused(policy_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text((policy_folder / "config.json").read_text().replace('"qwen3"', '"llama"'))
     with pytest.raises(ValueError, match="llama"):
         LeanQwen3.load(tmp_path)

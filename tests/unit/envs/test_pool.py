@@ -170,6 +170,9 @@ async def test_a_worker_that_dies_or_hangs_at_start_is_an_error_not_a_hang() -> 
     with pytest.raises(EnvironmentFailed, match="exit code 3 before it was ready"):
         async with WorkerPool([config("Dead")]):
             pytest.fail("started")
+    with pytest.raises(EnvironmentFailed, match="at its start is not a message"):
+        async with WorkerPool([config("Noisy")]):
+            pytest.fail("started")
     with pytest.raises(EnvironmentFailed, match="not ready after"):
         async with WorkerPool([config("Silent")], start_deadline_s=0.8):
             pytest.fail("started")

@@ -65,6 +65,12 @@ class Dead(Counter):
         os._exit(3)
 
 
+class Noisy(Counter):
+    def __init__(self) -> None:
+        super().__init__()
+        os.write(int(sys.argv[1]), b"\xff" * 64)
+
+
 class DiesOnce(Counter):
     """Can be made once for each file name; the next worker that tries finds the mark and cannot start."""
 

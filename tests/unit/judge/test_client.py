@@ -121,7 +121,7 @@ async def test_a_retry_after_beyond_the_deadline_abstains_at_once(faulty: FaultS
 
 async def test_a_stalled_request_is_tried_again_within_the_deadline(faulty: FaultServer) -> None:
     faulty.script = [stall]
-    assert values(await tag(faulty)) == GOOD
+    assert values(await tag(faulty, deadline_s=1.0)) == GOOD
 
 
 async def test_the_deadline_ends_everything(faulty: FaultServer) -> None:

@@ -110,7 +110,7 @@ def test_a_reason_is_shortened_and_always_encodable() -> None:
 
 @pytest.mark.parametrize("unit", ["{", "[", '"', "'", "\\", '{"a":', "[[", "{'a':'", " ", "a", '{"a":1}', "9"])
 def test_huge_replies_are_read_in_linear_time(unit: str) -> None:
-    assert values(unit * (300_000 // len(unit))) == {}
+    assert values(unit * (100_000 // len(unit))) == {}
     assert values(" " * MAX_CHARS + REPLY) == {}
 
 
@@ -130,8 +130,6 @@ pieces = st.sampled_from(
         "[",
         "{",
         '"',
-    ]
-    + [
         "'",
         "\\",
         "positive",

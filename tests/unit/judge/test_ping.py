@@ -27,7 +27,7 @@ async def test_the_embedded_judge_answers(embedded: str) -> None:
         (
             status(401, "bad key sk-secret"),
             "JUDGE_KEY",
-            r"HTTP 401: bad key \*\*\*; the key in JUDGE_KEY is not accepted",
+            r"401: bad key \*\*\*; the key in JUDGE_KEY is not accepted",
         ),
         (status(403, "forbidden"), "", "it wants a key: set key_env"),
         (status(404, "nothing here"), "", r"wrong path\? .* usually ending in /v1"),

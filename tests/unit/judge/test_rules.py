@@ -118,12 +118,8 @@ def test_a_clean_episode_has_no_violation_but_the_unlikely_first_place() -> None
             [*FETCHED, TO_MICROWAVE, HEAT_APPLE, CLOSED_FRIDGE, ("cool apple 1 with fridge 1", "You cool it.")],
             "violation",
         ),
-        (
-            "memory.recall_location",
-            HEAT,
-            [*FETCHED[:2], TO_DESK, ("go to fridge 1", "The fridge 1 is open.")],
-            "violation",
-        ),
+        ("memory.recall_location", HEAT, [*FETCHED[:2], TO_DESK, ("go to fridge 1", "You are there.")], "positive"),
+        ("memory.recall_location", HEAT, [*FETCHED[:2], TO_DESK, TO_COUNTER], "violation"),
         ("memory.recall_failures", HEAT, [TO_DESK, ("x", FAILED), ("y", FAILED), ("x", FAILED)], "violation"),
         ("memory.recall_carried", HEAT, [*FETCHED, ("take egg 1 from fridge 1", FAILED)], "violation"),
         ("memory.recall_opened", HEAT, [*FETCHED[:2], ("open fridge 1", FAILED)], "violation"),
@@ -273,14 +269,14 @@ def play(index: int, *, noise: float, heeds: tuple[str, ...]) -> Transcript:
 
 
 def test_a_player_that_heeds_the_core_rubrics_breaks_none_in_the_real_world() -> None:
-    for index in range(60):
+    for index in range(40):
         found = decide_all(play(index, noise=0.5, heeds=CORE_RUBRICS), CORE_RUBRICS)
         assert {r: f.reason for r, f in found.items() if f.value == "violation"} == {}
 
 
 def test_a_noisy_player_breaks_every_core_rubric_somewhere() -> None:
     broken: set[str] = set()
-    for index in range(60):
+    for index in range(40):
         found = decide_all(play(index, noise=0.5, heeds=()), CORE_RUBRICS)
         broken |= {r for r, f in found.items() if f.value == "violation"}
     assert broken == set(CORE_RUBRICS)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 
 import aiohttp
@@ -7,7 +8,7 @@ import anyio
 import pytest
 
 from judge.prompt import chunks, subset
-from judge.server import BadPrompt, answer
+from judge.server import BadPrompt, answer, serve
 from judge.transcript import quote
 from stream_rl.errors import ConfigError
 from stream_rl.rubrics.vocabulary import builtin
@@ -80,13 +81,14 @@ async def test_the_protocol_over_http(embedded: str) -> None:
     ("method", "path", "body", "code"),
     [
         ("POST", "/chat/completions", b"{}", 400),
-        ("GET", "/chat/completions", None, 405),
+        ("GET", "/chat/completions", b"", 405),
         ("POST", "/completions", b"{}", 404),
         ("POST", "/chat/completions", b" " * (9 * 1024 * 1024), 413),
     ],
 )
 async def test_errors_have_the_openai_form(embedded: str, method: str, path: str, body: bytes, code: int) -> None:
-    async with aiohttp.ClientSession() as session, session.request(method, embedded + path, data=body) as response:
+    data = io.BytesIO(body)
+    async with aiohttp.ClientSession() as session, session.request(method, embedded + path, data=data) as response:
         assert response.status == code
         error = (await response.json())["error"]
         assert error["type"] == "invalid_request_error"
@@ -114,9 +116,7 @@ async def test_a_port_in_use_is_a_clear_error() -> None:
 
 
 async def test_an_impossible_host_is_a_clear_error() -> None:
-    from judge.server import serve
-
-    with pytest.raises(ConfigError, match="cannot listen on 203.0.113.1:0"):
+    with pytest.raises(ConfigError, match=r"cannot listen on 203\.0\.113\.1:0"):
         await serve(host="203.0.113.1")
 
 

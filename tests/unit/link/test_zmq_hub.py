@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -66,14 +66,20 @@ class RawPeer:
                     return frame
 
 
+@contextmanager
+def raw_peer(hub: ZmqHub) -> Iterator[RawPeer]:
+    with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.setsockopt(zmq.LINGER, 0)
+        dealer.setsockopt(zmq.ROUTING_ID, b"\x01raw")
+        dealer.connect(hub.address)
+        yield RawPeer(dealer)
+
+
 @asynccontextmanager
 async def hub_and_peer() -> AsyncIterator[tuple[ZmqHub, RawPeer]]:
     async with open_hub(receive=Decoder[ToOrchestrator](ToOrchestrator), limits=LIMITS) as hub:
-        with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as dealer:
-            dealer.setsockopt(zmq.LINGER, 0)
-            dealer.setsockopt(zmq.ROUTING_ID, b"\x01raw")
-            dealer.connect(hub.address)
-            yield hub, RawPeer(dealer)
+        with raw_peer(hub) as peer:
+            yield hub, peer
 
 
 async def still_serves(hub: ZmqHub) -> None:
@@ -159,6 +165,7 @@ async def test_a_frame_above_the_size_limit_never_reaches_the_hub() -> None:
         assert isinstance(await anext(aiter(hub)), PeerJoined)
         await peer.send(encode_frame(Data(1, NOTHING), [b"x" * 1_000_000]))  # ZeroMQ closes such a connection
         await still_serves(hub)
+        assert (hub.num_dropped, hub.num_malformed) == (0, 0)
 
 
 async def test_duplicates_are_delivered_once_and_a_gap_is_asked_for() -> None:
@@ -204,6 +211,21 @@ async def test_a_session_that_ended_cannot_be_opened_again() -> None:
         assert isinstance(refused, Refused)
         assert refused.reason == "the session is over: closed"
         assert hub.peers == ()
+
+
+async def test_a_second_connection_takes_the_session_over_from_one_that_nobody_knows_is_dead() -> None:
+    async with hub_and_peer() as (hub, peer):
+        events = aiter(hub)
+        await peer.say(HELLO)
+        await peer.hear(Welcome)
+        await peer.say(Data(1, NOTHING), MESSAGE)
+        with raw_peer(hub) as again:
+            await again.say(Data(1, NOTHING), MESSAGE)
+            answer = await again.hear(Status)
+            assert isinstance(answer, Status)
+            assert answer.standing.received == 1
+        assert [type(await anext(events)) for _ in range(2)] == [PeerJoined, Received]
+        assert len(hub.peers) == 1
 
 
 def test_a_port_in_use_is_a_config_error() -> None:

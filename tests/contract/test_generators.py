@@ -1,0 +1,319 @@
+"""One contract for every generator: vLLM, transformers, scripted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from stream_rl.errors import GenerationFailed, WeightsRejected
+from stream_rl.generate.options import GeneratorOptions
+from stream_rl.generate.scripted import ScriptedGenerator
+from stream_rl.ports import GenerateRequest, GenerateResult, Generator
+from stream_rl.types import VersionSpan, WeightsManifest
+from tests import micro_models
+
+RUN = "run-of-this-test"
+STOP = 7
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(180),  # one vLLM start is 15 s of a free core
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+
+
+class Stage:
+    """A running generator, the models behind it and the weights it can be updated to."""
+
+    def __init__(self, generator: Generator, folder: Path, models: list[Any]) -> None:
+        self.generator = generator
+        self.folder = folder
+        self.models = models  # by weights, not by version: version v of this module holds models[v % 2]
+        self.has_model = generator.engine != "scripted"
+
+    def model(self, version: int) -> Any:
+        return self.models[version % 2]
+
+    def publish(self, version: int, *, run_id: str = RUN) -> WeightsManifest:
+        path = self.folder / f"{run_id}-{version}.safetensors"
+        return micro_models.publish(self.model(version), path, run_id=run_id, version=version)
+
+    async def update(self) -> WeightsManifest:
+        manifest = self.publish(self.generator.version + 1)
+        report = await self.generator.update(manifest)
+        assert (report.version, report.fingerprint) == (manifest.version, manifest.fingerprint)
+        assert 0 <= report.load_s <= report.pause_s
+        return manifest
+
+
+def say(prompt: tuple[int, ...]) -> list[int]:
+    """The script: a fixed walk through the ids that does not meet `STOP` in its first 500 tokens."""
+    return [8 + (sum(prompt) + step) % 300 for step in range(500)]
+
+
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=["scripted", "transformers", pytest.param("vllm", marks=pytest.mark.vllm)],
+)
+async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    folder = tmp_path_factory.mktemp(request.param)
+    models = [micro_models.make(0), micro_models.make(1)]
+    options = GeneratorOptions(
+        model=micro_models.save(models[0], folder / "model"),
+        max_model_len=micro_models.MAX_LEN,
+        concurrency=64,
+        run_id=RUN,
+    )
+    generator: Generator
+    if request.param == "scripted":
+        generator = ScriptedGenerator(
+            say,
+            run_id=RUN,
+            vocab_size=micro_models.VOCAB,
+            max_model_len=micro_models.MAX_LEN,
+            token_s=lambda prompt: 0.002,
+            load_s=0.01,
+        )
+    elif request.param == "transformers":
+        from stream_rl.generate.transformers_engine import TransformersGenerator
+
+        generator = await TransformersGenerator.start(options)
+    else:
+        pytest.importorskip("vllm")
+        from stream_rl.generate.vllm_engine import VllmGenerator
+
+        generator = await VllmGenerator.start(options)
+    yield Stage(generator, folder, models)
+    await generator.aclose()
+
+
+def ask(prompt: list[int], **changes: Any) -> GenerateRequest:
+    settings: dict[str, Any] = {"max_tokens": 12, "temperature": 1.0, "stop_token_ids": (STOP,)} | changes
+    return GenerateRequest(prompt_ids=np.asarray(prompt, dtype=np.int32), **settings)
+
+
+def a_prompt(seed: int, length: int) -> list[int]:
+    numbers = random.Random(seed)
+    return [numbers.randrange(8, micro_models.VOCAB) for _ in range(length)]
+
+
+def check_parity(stage: Stage, prompt: list[int], result: GenerateResult, version: int, temperature: float) -> None:
+    expected = micro_models.logprobs(stage.model(version), prompt + result.token_ids.tolist(), len(prompt), temperature)
+    np.testing.assert_allclose(result.logprobs, expected, atol=1e-5)
+
+
+async def test_is_a_generator(stage: Stage) -> None:
+    assert isinstance(stage.generator, Generator)
+
+
+async def test_limit_cuts(stage: Stage) -> None:
+    result = await stage.generator.generate(ask(a_prompt(1, 20), max_tokens=5, stop_token_ids=()))
+    assert result.cut
+    assert len(result.token_ids) == len(result.logprobs) == 5
+    assert result.spans == (VersionSpan(version=stage.generator.version, num_tokens=5),)
+
+
+async def test_length_of_the_model_cuts(stage: Stage) -> None:
+    result = await stage.generator.generate(
+        ask(a_prompt(2, micro_models.MAX_LEN - 3), max_tokens=10, stop_token_ids=())
+    )
+    assert result.cut
+    assert len(result.token_ids) == 3
+
+
+async def test_stop_token_ends_and_is_included(stage: Stage) -> None:
+    prompt = a_prompt(3, 30)
+    free = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    third = int(free.token_ids[2])
+    stopped = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=(STOP, third)))
+    first = free.token_ids.tolist().index(third)
+    assert stopped.token_ids.tolist() == free.token_ids.tolist()[: first + 1]
+    assert not stopped.cut
+
+
+async def test_stop_token_at_the_limit_is_no_cut(stage: Stage) -> None:
+    prompt = a_prompt(4, 30)
+    free = await stage.generator.generate(ask(prompt, temperature=0.0, max_tokens=1, stop_token_ids=()))
+    only = int(free.token_ids[0])
+    stopped = await stage.generator.generate(ask(prompt, temperature=0.0, max_tokens=1, stop_token_ids=(only,)))
+    assert not stopped.cut
+
+
+async def test_greedy_is_deterministic_and_the_models_own(stage: Stage) -> None:
+    prompt = a_prompt(5, 40)
+    first = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    again = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    assert first.token_ids.tolist() == again.token_ids.tolist()
+    if stage.has_model:
+        version = stage.generator.version
+        assert first.token_ids.tolist() == micro_models.greedy(stage.model(version), prompt, 12)
+        check_parity(stage, prompt, first, version, 0.0)
+
+
+async def test_a_seed_repeats_its_answer(stage: Stage) -> None:
+    prompt = a_prompt(6, 40)
+    first = await stage.generator.generate(ask(prompt, seed=11, stop_token_ids=()))
+    again = await stage.generator.generate(ask(prompt, seed=11, stop_token_ids=()))
+    assert first.token_ids.tolist() == again.token_ids.tolist()
+    if stage.has_model:
+        other = await stage.generator.generate(ask(prompt, seed=12, stop_token_ids=()))
+        assert first.token_ids.tolist() != other.token_ids.tolist()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+async def test_logprobs_are_those_of_the_distribution_sampled_from(stage: Stage, temperature: float) -> None:
+    for turn in range(3):
+        prompt = a_prompt(10 + turn, 60 + 17 * turn)
+        result = await stage.generator.generate(ask(prompt, temperature=temperature, max_tokens=24))
+        if stage.has_model:
+            check_parity(stage, prompt, result, stage.generator.version, temperature)
+        else:
+            assert result.logprobs.tolist() == [0.0] * len(result.token_ids)
+
+
+async def test_a_conversation_extends_its_prompt(stage: Stage) -> None:
+    prompt = a_prompt(20, 70)
+    for turn in range(6):
+        result = await stage.generator.generate(ask(prompt, max_tokens=6))
+        if stage.has_model:
+            check_parity(stage, prompt, result, stage.generator.version, 1.0)
+        prompt = prompt + result.token_ids.tolist() + a_prompt(21 + turn, 7)
+
+
+async def test_64_at_once_are_each_their_own(stage: Stage) -> None:
+    prompts = [a_prompt(100 + i, 20 + 3 * i) for i in range(64)]
+    results: dict[int, GenerateResult] = {}
+
+    async def one(i: int) -> None:
+        results[i] = await stage.generator.generate(ask(prompts[i], max_tokens=2 + i % 7))
+
+    async with anyio.create_task_group() as group:
+        for i in range(64):
+            group.start_soon(one, i)
+    for i, result in results.items():
+        ends = result.token_ids[-1] == STOP
+        assert len(result.token_ids) == 2 + i % 7 or ends
+        assert result.cut != ends
+        if stage.has_model:
+            check_parity(stage, prompts[i], result, stage.generator.version, 1.0)
+
+
+async def test_a_cancelled_request_leaves_the_others_alone(stage: Stage) -> None:
+    kept: list[GenerateResult] = []
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            for i in range(4):
+                group.start_soon(stage.generator.generate, ask(a_prompt(200 + i, 30), max_tokens=300))
+            await anyio.sleep(0.05)
+            scope.cancel()
+    prompt = a_prompt(210, 30)
+    with anyio.fail_after(30):
+        kept.append(await stage.generator.generate(ask(prompt)))
+    if stage.has_model:
+        check_parity(stage, prompt, kept[0], stage.generator.version, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"prompt": []}, "empty"),
+        ({"prompt": [5] * micro_models.MAX_LEN}, "leaves no room"),
+        ({"prompt": [5, micro_models.VOCAB]}, "vocabulary has 320"),
+        ({"prompt": [5, -1]}, "from -1"),
+        ({"prompt": [5], "max_tokens": 0}, "max_tokens is 0"),
+        ({"prompt": [5], "temperature": -1.0}, "temperature is -1.0"),
+        ({"prompt": [5], "temperature": float("nan")}, "temperature is nan"),
+    ],
+)
+async def test_impossible_requests_fail_and_harm_nothing(stage: Stage, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(GenerationFailed, match=told):
+        await stage.generator.generate(ask(**changes))
+    assert (await stage.generator.generate(ask([5, 6], max_tokens=1))).token_ids.shape == (1,)
+
+
+async def test_weights_really_change(stage: Stage) -> None:
+    prompt = a_prompt(30, 50)
+    before = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    manifest = await stage.update()
+    assert stage.generator.version == manifest.version
+    after = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    assert after.spans == (VersionSpan(version=manifest.version, num_tokens=12),)
+    if stage.has_model:
+        assert after.token_ids.tolist() != before.token_ids.tolist()
+        assert after.token_ids.tolist() == micro_models.greedy(stage.model(manifest.version), prompt, 12)
+        check_parity(stage, prompt, after, manifest.version, 0.0)
+
+
+async def test_the_same_version_again_changes_nothing(stage: Stage) -> None:
+    manifest = await stage.update()
+    report = await stage.generator.update(manifest)
+    assert (report.version, report.pause_s) == (manifest.version, 0.0)
+    assert stage.generator.version == manifest.version
+
+
+async def test_an_update_in_flight_splits_the_turn(stage: Stage) -> None:
+    prompts = [a_prompt(300 + i, 40 + i) for i in range(8)]
+    results: dict[int, GenerateResult] = {}
+    old = stage.generator.version
+
+    async def one(i: int) -> None:
+        results[i] = await stage.generator.generate(ask(prompts[i], max_tokens=400, stop_token_ids=()))
+
+    async with anyio.create_task_group() as group:
+        for i in range(8):
+            group.start_soon(one, i)
+        await anyio.sleep(0.15)
+        manifest = await stage.update()
+    for i, result in results.items():
+        assert [span.version for span in result.spans] == [old, manifest.version]
+        first = result.spans[0].num_tokens
+        assert first + result.spans[1].num_tokens == len(result.token_ids) == 400
+        if stage.has_model:  # every token is the one policy's that its span names, given the whole text before it
+            ids = prompts[i] + result.token_ids.tolist()
+            old_said = micro_models.logprobs(stage.model(old), ids, len(prompts[i]), 1.0)
+            new_said = micro_models.logprobs(stage.model(manifest.version), ids, len(prompts[i]), 1.0)
+            np.testing.assert_allclose(result.logprobs[:first], old_said[:first], atol=2e-5)
+            np.testing.assert_allclose(result.logprobs[first:], new_said[first:], atol=2e-5)
+
+
+async def test_wrong_manifests_are_refused_before_loading(stage: Stage) -> None:
+    await stage.update()
+    live = stage.generator.version
+    good = stage.publish(live + 1)
+    prompt = a_prompt(40, 30)
+    before = await stage.generator.generate(ask(prompt, temperature=0.0))
+    other_run = stage.publish(live + 1, run_id="another-run")
+    wrong = {
+        "should have fingerprint": msgspec.structs.replace(good, fingerprint="0" * 32),
+        "should have [0-9]+ bytes": msgspec.structs.replace(good, num_bytes=good.num_bytes + 1),
+        "another-run": other_run,
+        "cannot read": msgspec.structs.replace(good, path=good.path + ".gone"),
+        "same version": msgspec.structs.replace(good, version=live, fingerprint="1" * 32),
+        "older": msgspec.structs.replace(good, version=live - 1),
+    }
+    for told, manifest in wrong.items():
+        with pytest.raises(WeightsRejected, match=told):
+            await stage.generator.update(manifest)
+    after = await stage.generator.generate(ask(prompt, temperature=0.0))
+    assert stage.generator.version == live
+    assert after.token_ids.tolist() == before.token_ids.tolist()
+    await stage.generator.update(good)
+    assert stage.generator.version == live + 1
+
+
+async def test_a_closed_generator_says_so(stage: Stage) -> None:
+    """Last: it ends the module's generator."""
+    await stage.generator.aclose()
+    with pytest.raises(GenerationFailed, match="closed"):
+        await stage.generator.generate(ask([5, 6]))
+    with pytest.raises(WeightsRejected, match="closed"):
+        await stage.generator.update(stage.publish(stage.generator.version + 1))

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from learner.metrics import STATES, Sums, response_metrics, time_metrics, update_metrics
+from learner.rows import Rows
+from tests.unit.learner.builders import trajectory
+
+
+def test_time_keys_are_the_contract_and_add_up() -> None:
+    states = {state: float(2**i) for i, state in enumerate(STATES)}
+    found = time_metrics(states)
+    learner = dict(found["learner"])
+    total = learner.pop("total_s")
+    assert total == 2.0 ** len(STATES) - 1
+    assert sum(learner.values()) == total
+    assert learner["other_s"] == states["other"] + states["unpack"] + states["checkpoint"]
+    assert found["learner_other"] == {"unpack_s": states["unpack"], "checkpoint_s": states["checkpoint"]}
+
+
+def test_ranks_are_added_before_any_mean() -> None:
+    # rank 0: 3 tokens with entropy sum 3; rank 1: 1 token with entropy 5. The mean is 2, not 3.
+    sums = Sums(lags=[0])
+    sums.add("tokens", 3)
+    sums.add("entropy", 3)
+    sums.add("gap.tokens", 2)
+    sums.add("gap.total", 2)
+    sums.add("gap.squares", 4)
+    other = {"tokens": 1.0, "entropy": 5.0, "loss": 0.5, "gap.tokens": 2.0, "gap.total": -2.0, "gap.squares": 4.0}
+
+    def reduce(values: object) -> list[float]:
+        assert isinstance(values, list)
+        names = list(sums.reduced(list))
+        return [value + other.get(name, 0.0) for name, value in zip(names, values, strict=True)]
+
+    found = update_metrics(sums.reduced(reduce), [0], Rows(rows=(), dropped_teachers=3), [2.0, None])
+    assert found["entropy"] == 2.0
+    assert found["loss"] == 0.25  # over two mini-batches
+    assert found["grad_norm"] == 2.0  # over steps that were taken
+    assert found["steps"] == {"taken": 1, "skipped": 1}
+    # D over 4 tokens: mean 0, mean square 2
+    assert found["distill"] == {"d_mean": 0.0, "d_std": pytest.approx(2**0.5), "share": 1.0, "dropped_rows": 3}
+
+
+def test_an_undeclared_sum_is_refused() -> None:
+    with pytest.raises(KeyError):
+        Sums(lags=[0]).add("lag.1.kl", 1.0)
+
+
+def test_responses_of_valid_members_only() -> None:
+    cut = trajectory("g", 0, 1.0, turns=2)
+    cut = msgspec.structs.replace(cut, turns=(cut.turns[0], msgspec.structs.replace(cut.turns[1], cut=True)))
+    found = response_metrics([cut, trajectory("g", 1, 0.0, turns=6), trajectory("g", 2, 0.0, error="crashed")])
+    assert found == {"response": {"tokens_mean": 8.0, "tokens_max": 12}, "cut_share": 1 / 8}
+    assert response_metrics([]) == {"response": {"tokens_mean": 0.0, "tokens_max": 0}, "cut_share": 0.0}

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+
+from learner.distributed import Command, Stop, TrainRound, World, WriteCheckpoint
+from learner.metrics import Sums, update_metrics
+from learner.rows import Rows
+from learner.service import run
+from learner.trainer import Trainer, UpdateDone
+from stream_rl.errors import LinkError
+from stream_rl.messages import (
+    CheckpointSaved,
+    Finish,
+    FromLearner,
+    LearnerReady,
+    RoundStart,
+    SaveCheckpoint,
+    ToLearner,
+    Trained,
+)
+from stream_rl.ports import Delivery
+from stream_rl.types import WeightsManifest
+from tests.unit.learner.builders import group
+
+
+class Script:
+    """A link that plays messages and keeps what is sent."""
+
+    def __init__(self, *messages: ToLearner) -> None:
+        self.messages = messages
+        self.sent: list[FromLearner] = []
+        self.acked: list[ToLearner] = []
+
+    async def send(self, message: FromLearner) -> None:
+        self.sent.append(message)
+
+    async def __aiter__(self) -> AsyncIterator[Delivery[ToLearner]]:
+        for message in self.messages:
+            await anyio.lowlevel.checkpoint()
+            yield Delivery(message=message, ack=self._acknowledge(message))
+
+    def _acknowledge(self, message: ToLearner) -> Callable[[], None]:
+        return lambda: self.acked.append(message)
+
+
+class RecordingTrainer:
+    """Counts versions instead of training."""
+
+    def __init__(self, version: int = 0) -> None:
+        self.version = version
+        self.trained: list[TrainRound] = []
+        self.may_train: threading.Event | None = None
+
+    def publish(self) -> WeightsManifest:
+        return WeightsManifest(run_id="r", version=self.version, path="p", fingerprint="f", num_bytes=1)
+
+    def update(self, command: TrainRound, enter: Callable[[str], None]) -> UpdateDone:
+        if self.may_train is not None:
+            assert self.may_train.wait(10), "the event loop stood still while the learner trained"
+        enter("train")
+        self.trained.append(command)
+        self.version += 1
+        metrics = update_metrics(Sums([]).reduced(list), [], Rows(rows=()), [])
+        return UpdateDone(refused={}, metrics=metrics, manifest=self.publish(), checkpoint=None)
+
+    def save(self) -> Path:
+        return Path(f"checkpoints/{self.version}")
+
+
+class RecordingWorld:
+    def __init__(self) -> None:
+        self.told: list[Command] = []
+
+    def tell(self, command: Command) -> None:
+        self.told.append(command)
+
+
+async def serve(link: Script, trainer: RecordingTrainer) -> Sequence[Command]:
+    world = RecordingWorld()
+    await run(link, cast(Trainer, trainer), cast(World, world))
+    return world.told
+
+
+async def test_rounds_are_trained_when_complete_and_other_ranks_told() -> None:
+    a, b = group("a", [1, 0]), group("b", [1, 0])
+    link = Script(RoundStart(update=0, num_groups=2), b, a, SaveCheckpoint(), RoundStart(update=1, num_groups=0))
+    trainer = RecordingTrainer()
+    told = await serve(link, trainer)
+    assert [type(m) for m in link.sent] == [LearnerReady, Trained, CheckpointSaved, Trained]
+    first = link.sent[1]
+    assert isinstance(first, Trained)
+    assert (first.update, first.version, first.group_ids) == (0, 1, ("a", "b"))
+    assert trainer.trained[0].groups == (a, b)
+    assert [type(c) for c in told] == [TrainRound, WriteCheckpoint, TrainRound, Stop]
+    assert link.acked == list(link.messages)
+
+
+async def test_finish_ends_the_role() -> None:
+    link = Script(Finish(), RoundStart(update=0, num_groups=0))
+    told = await serve(link, RecordingTrainer())
+    assert [type(c) for c in told] == [Stop]
+    assert len(link.sent) == 1
+
+
+async def test_a_resumed_learner_says_its_version() -> None:
+    link = Script(RoundStart(update=7, num_groups=0))
+    await serve(link, RecordingTrainer(version=7))
+    ready = link.sent[0]
+    assert isinstance(ready, LearnerReady)
+    assert (ready.version, ready.manifest.version) == (7, 7)
+    assert isinstance(link.sent[1], Trained)
+
+
+async def test_a_round_announced_again_starts_again() -> None:
+    a, b = group("a", [1, 0]), group("b", [1, 0])
+    start = RoundStart(update=0, num_groups=2)
+    trainer = RecordingTrainer()
+    await serve(Script(start, a, start, a, b), trainer)
+    assert [c.groups for c in trainer.trained] == [(a, b)]
+
+
+@pytest.mark.parametrize(
+    ("messages", "error"),
+    [
+        ([RoundStart(update=3, num_groups=1)], "round 3 was announced to a learner at version 0"),
+        ([group("a", [1, 0])], "came outside a round"),
+    ],
+)
+async def test_what_does_not_fit_is_a_link_error(messages: list[ToLearner], error: str) -> None:
+    with pytest.raises(LinkError, match=error):
+        await serve(Script(*messages), RecordingTrainer())
+
+
+async def test_the_event_loop_runs_while_the_learner_trains() -> None:
+    trainer = RecordingTrainer()
+    trainer.may_train = threading.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve, Script(RoundStart(update=0, num_groups=0)), trainer)
+        await anyio.lowlevel.checkpoint()
+        tasks.start_soon(anyio.to_thread.run_sync, trainer.may_train.set)
+    assert len(trainer.trained) == 1
