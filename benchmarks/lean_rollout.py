@@ -54,7 +54,7 @@ class Player:
 
     def play(self, tasks: Sequence[tuple[Task, str]], rng: torch.Generator) -> list[Rollout]:
         """One episode for each (task, guidance text), all at once, each to its end."""
-        worlds = [Household({"max_turns": self._max_turns}) for _ in tasks]
+        worlds = [Household(max_turns=self._max_turns) for _ in tasks]
         rollouts = [self._begin(world, task, text) for world, (task, text) in zip(worlds, tasks, strict=True)]
         cache = Cache(self._model, len(rollouts))
         live = list(range(len(rollouts)))

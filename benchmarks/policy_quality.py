@@ -47,7 +47,7 @@ class Episode:
     """One rollout in progress."""
 
     def __init__(self, task: Task, hint: str) -> None:
-        self.world = Household({"max_turns": MAX_TURNS})
+        self.world = Household(max_turns=MAX_TURNS)
         observation = self.world.reset(task, seed=0).text
         self.pending = (f"<|system|>{hint}" if hint else "") + f"<|user|>{observation}<|assistant|>"
         self.turns = self.invalid = self.cut = 0

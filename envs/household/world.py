@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -26,15 +25,18 @@ class HouseholdOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class Household:
     """One room, one goal, reward 1 when the goal is reached and the episode with it.
 
-    Index, split and level decide the room; nothing in it is random afterwards, so `seed` changes nothing.
+    Index, split and level decide the room; nothing in it is random afterwards, so `seed` changes nothing. The
+    keywords are those of `HouseholdOptions`; values it cannot use raise `ConfigError`.
     """
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, *, level: str = "standard", max_turns: int = 0, admissible: bool = False, instructions: bool = False
+    ) -> None:
+        given = {"level": level, "max_turns": max_turns, "admissible": admissible, "instructions": instructions}
         try:
-            self.options = msgspec.convert(dict(options or {}), HouseholdOptions)
+            self.options = msgspec.convert(given, HouseholdOptions)
         except msgspec.ValidationError as error:
-            known = ", ".join(HouseholdOptions.__struct_fields__)
-            raise ConfigError("environments.options", f"household: {error}; its options are {known}.") from None
+            raise ConfigError("environments.options", f"household: {given} cannot be used: {error}.") from None
         self._level = LEVELS[self.options.level]
         self._room: Room | None = None
         self._turns = 0

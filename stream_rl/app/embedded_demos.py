@@ -43,7 +43,7 @@ class DemoSource:
         self._vocabulary = vocabulary
         self._others = [r for r in vocabulary.ids if r not in CORE_RUBRICS]
         self._rng = random.Random(f"embedded demonstrations/{recipe.seed}")
-        self._world = Household({"max_turns": recipe.max_turns})
+        self._world = Household(max_turns=recipe.max_turns)
         self._index = FIRST_INDEX
         self._encode: Callable[[str], list[int]] = lru_cache(maxsize=100_000)(
             lambda text: tokenizer.encode(text, add_special_tokens=False)

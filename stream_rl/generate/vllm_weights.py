@@ -6,7 +6,10 @@ weights when it loads them, so start and finish go through its layerwise reload,
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 from safetensors import safe_open
 from vllm.distributed.weight_transfer.base import (
@@ -41,6 +44,9 @@ class FilesWeightTransferEngine(WeightTransferEngine):  # type: ignore[misc]
 
     def init_transfer_engine(self, init_info: FilesInitInfo) -> None:
         """Nothing to open."""
+        # vLLM warns at every update of layers the file does not name (rotary tables, tied heads). What is really
+        # missing is an error in `finish_weight_update`.
+        logging.getLogger(initialize_layerwise_reload.__module__).setLevel(logging.ERROR)
 
     def start_weight_update(self) -> None:
         """Take the repacked weights aside and expect checkpoint tensors."""
@@ -56,6 +62,7 @@ class FilesWeightTransferEngine(WeightTransferEngine):  # type: ignore[misc]
     def finish_weight_update(self) -> None:
         """Repack what was loaded; a parameter that no tensor of the file filled is an error."""
         finalize_layerwise_reload(self.model, self.model_config)
+        _repack_tied(self.model)
         if self._missing:
             raise ValueError(
                 f"the weights file left {len(self._missing)} parameters unset: {sorted(self._missing)[:5]}"
@@ -63,6 +70,22 @@ class FilesWeightTransferEngine(WeightTransferEngine):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Nothing to close."""
+
+
+def _repack_tied(model: Any) -> None:
+    """Repack every layer that shares its parameters with another one.
+
+    The layerwise reload repacks the layers that tensors of the file name. A tied output layer gets its new numbers
+    through the embedding, so on the CPU it would go on with the packed copy of the old ones.
+    """
+    sharing: defaultdict[int, list[Any]] = defaultdict(list)
+    for layer in model.modules():
+        for parameter in layer.parameters(recurse=False):
+            if parameter.numel():  # a weight that was packed and then dropped is empty
+                sharing[parameter.data_ptr()].append(layer)
+    for layers in sharing.values():
+        for layer in layers if len(layers) > 1 else ():
+            layer.quant_method.process_weights_after_loading(layer)
 
 
 def register() -> None:

@@ -135,11 +135,12 @@ class Flow:
         """What is owed by now: an acknowledgement, a heartbeat, a repeated goodbye, or the end of a silent peer."""
         if self.state == "over":
             return []
-        if now - self._heard >= self._silence_s:
+        # Compared as sums, as `deadline` gives them: a difference may round to just too early, again and again.
+        if now >= self._heard + self._silence_s:
             return [self._end(f"silent for {now - self._heard:.1f} s", orderly=False)]
         if self.state == "closing":
-            return [self._say(Goodbye(self.reason), now)] if now - self._spoke >= GOODBYE_REPEAT_S else []
-        if self._owes_status or now - self._spoke >= self._heartbeat_s:
+            return [self._say(Goodbye(self.reason), now)] if now >= self._spoke + GOODBYE_REPEAT_S else []
+        if self._owes_status or now >= self._spoke + self._heartbeat_s:
             return [self._say(Status(self._standing()), now)]
         return []
 

@@ -95,6 +95,8 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
         self._closing = True
         for peer in list(self._peers.values()):
             peer.channel.close(reason)
+        self._next_tick_s = -math.inf  # a goodbye is repeated sooner than the heartbeat that was planned
+        self._wire.wake()
         with anyio.move_on_after(self._limits.goodbye_s):
             while self._peers:
                 self._emptied = anyio.Event()
@@ -200,7 +202,7 @@ class HubEnd(Hub[FromOrchestrator, ToOrchestrator]):
         del self._routes[peer.route]
         del self._peers[peer.key]
         self._owing.pop(peer.key, None)
-        self._past[peer.route] = f"the session is over: {reason}"
+        self._past[peer.route] = f"the session is over: {reason[:1000]}"
         if len(self._past) > REMEMBERED_SESSIONS:
             del self._past[next(iter(self._past))]
         peer.channel.abandon(reason)

@@ -98,6 +98,8 @@ class LinkEnd(Link[ToOrchestrator, R], Generic[R]):
             self._wire.wake()
             with anyio.move_on_after(self._limits.goodbye_s):
                 await self._over.wait()
+        elif self._channel is None and self._failure is None:
+            self._put(Goodbye(reason))  # the hub may have opened the session and its welcome be on the way
         self._arrived.close()
 
     def _open_channel(self) -> Channel:

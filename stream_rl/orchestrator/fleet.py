@@ -47,9 +47,14 @@ class Fleet:
         able = [p for p in self.ready if p.version >= version and (p.free >= rollouts or not p.leases)]
         return max(able, key=lambda p: p.free, default=None)
 
+    @property
+    def slowest(self) -> int | None:
+        """The oldest version a ready producer samples from; None without one."""
+        return min((p.version for p in self.ready), default=None)
+
     def all_at(self, version: int) -> bool:
-        """Whether there is a producer and every ready one samples from `version`."""
-        return bool(self.ready) and all(p.version >= version for p in self.ready)
+        """Whether there is a producer and every ready one samples from `version` or newer."""
+        return self.slowest is not None and self.slowest >= version
 
     @property
     def running(self) -> int:

@@ -6,6 +6,7 @@ unblocked by: the last candidate of a round; the learner asking for the next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -25,8 +26,10 @@ from stream_rl.rubrics.guidance import hint_text
 class Rounds:
     """Owns what has been said about updates: the last line and the alarms."""
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: RunState, held: Callable[[int], bool]) -> None:
+        """`held(version)`: the round that starts from this version must not be delivered yet."""
         self._state = state
+        self._held = held
         self._watch = AlarmWatch(state.config.alarms)
         self.last_line: dict[str, Any] = {}
         self.alarms: list[dict[str, Any]] = []
@@ -80,9 +83,9 @@ class Rounds:
             flight.hint = hints.get(flight.group_id)
 
     def deliver(self) -> None:
-        """Send the learner what is selected for the round it waits for. An evaluation holds the training clock."""
+        """Send the learner what is selected for the round it waits for."""
         state, learner = self._state, self._state.learner
-        if learner is None or learner.complete or state.evaluating is not None or state.gate.finished:
+        if learner is None or learner.complete or self._held(learner.version) or state.gate.finished:
             return
         if state.stopping is not None and not learner.started:
             return

@@ -124,9 +124,9 @@ class Orchestrator:
             checkpoint_version=version or -1,
         )
         self._production = Production(self._state, self._judging)
-        self._rounds = Rounds(self._state)
-        self._weights = WeightSync(self._state, self._watch_update)
         self._validation = Validation(self._state)
+        self._rounds = Rounds(self._state, held=self._validation.awaited)
+        self._weights = WeightSync(self._state, self._watch_update)
         self._tasks: anyio.abc.TaskGroup
 
     def go_on_from(self, *, wall_s: float, train_s: float, evaluated: int) -> None:

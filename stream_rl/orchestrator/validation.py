@@ -25,14 +25,21 @@ class Validation:
         self.evaluated = -1
         self.last: dict[str, Any] | None = None
 
-    def due(self) -> bool:
-        """Whether the live version must be evaluated before training goes on."""
-        state = self._state
-        version, every = state.gate.version, state.config.eval.every
+    def awaited(self, version: int) -> bool:
+        """Whether a version has to be evaluated, and was not yet. The learner is not given the round after it before.
+
+        So no version that has to be evaluated is skipped, and nothing is trained while an evaluation runs.
+        """
+        state, every = self._state, self._state.config.eval.every
         if every == 0 or version <= self.evaluated or state.stopping is not None:
             return False
-        scheduled = version % every == 0 or state.gate.finished
-        return scheduled and state.started and state.fleet.all_at(version)
+        return version % every == 0 or version == state.config.updates
+
+    def due(self) -> bool:
+        """Whether the live version is awaited and everybody is there to evaluate it."""
+        state = self._state
+        version = state.gate.version
+        return self.awaited(version) and state.started and state.fleet.all_at(version)
 
     async def advance(self) -> None:
         """End a finished evaluation, begin one that is due, lease what has room."""

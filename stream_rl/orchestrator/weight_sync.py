@@ -34,13 +34,20 @@ class WeightSync:
                 self._watch(producer.peer, manifest.version)
 
     async def go_live(self) -> None:
-        """Version v + 1 is on every generator: round v is over and its permits come back."""
+        """Versions that every generator has reached: their rounds are over and the permits come back.
+
+        A learner that is fast, or a generator that is slow, may skip versions: several rounds are over at once.
+        """
         state, manifest = self._state, self._state.manifest
-        if manifest is None or not state.behind or not state.fleet.all_at(manifest.version):
+        slowest = state.fleet.slowest
+        if manifest is None or slowest is None:
             return
-        await state.ledger.do(Ledger.publish, manifest, live=True)
-        for group_id in state.gate.round_live(manifest.version - 1):
-            del state.flights[group_id]
+        reached = min(slowest, manifest.version)
+        if reached == manifest.version > state.gate.version:
+            await state.ledger.do(Ledger.publish, manifest, live=True)
+        for round_ in range(state.gate.version, reached):
+            for group_id in state.gate.round_live(round_):
+                del state.flights[group_id]
 
     def producer_ready(self, peer: str, message: ProducerReady) -> None:
         """A generator is up; one that is behind is brought up to date before its first lease."""

@@ -31,7 +31,7 @@ def encode(tokenizer: Any, text: str) -> list[str]:
 def test_every_action_comes_back_and_nothing_the_world_says_is_unknown(
     tokenizer: Any, index: int, rng: Any, level: str
 ) -> None:
-    world = Household({"level": level})
+    world = Household(level=level)
     text = world.reset(Task(environment="household", split="train", index=index), seed=0).text
     for _ in range(12):
         ids = tokenizer.encode(text, add_special_tokens=False)

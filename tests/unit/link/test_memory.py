@@ -5,6 +5,7 @@ import selectors
 import time
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from stream_rl.errors import LinkError
@@ -62,6 +63,24 @@ def test_an_hour_of_silence_passes_at_once_in_virtual_time() -> None:
     virtual_s: float = anyio.run(main, backend_options={"loop_factory": VirtualLoop})
     assert 13_000 < virtual_s < 14_000
     assert time.perf_counter() - started < 5
+
+
+async def test_a_lost_goodbye_is_repeated_long_before_the_next_heartbeat() -> None:
+    limits = Limits(heartbeat_s=30.0, silence_s=90.0, goodbye_s=20.0)
+    receive = Decoder[ToProducer](ToProducer)
+    async with (
+        open_memory_hub(limits=limits) as hub,
+        hub.connect(role="producer", name="p", receive=receive, limits=limits) as link,
+    ):
+        assert isinstance(await anext(aiter(hub)), PeerJoined)
+        hub.cut("p")
+        with anyio.fail_after(2):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(hub.aclose)
+                for _ in range(10):
+                    await anyio.lowlevel.checkpoint()
+                hub.restore("p")
+                assert [delivery async for delivery in link] == []
 
 
 async def test_cutting_an_unknown_client_names_the_known_ones() -> None:

@@ -78,6 +78,7 @@ class World:
         self.evals: list[tuple[EvalLease, int]] = []
         self.rounds: dict[int, list[SelectedGroup]] = {}
         self.finished: list[str] = []
+        self.slow_until = 0  # updates to older versions are not answered
         self.outcome: Callable[[TrainLease, int], Trajectory] = self._outcome
         self.before_lease: Callable[[str, TrainLease], bool] = lambda name, lease: True
         self.on_trained: Callable[[int], None] = lambda update: None
@@ -127,6 +128,9 @@ class World:
                         await link.send(TrajectoryDone(trajectory=t, purpose="eval"))
                         await link.send(GroupClosed(group_id=lease.group_id))
                     case UpdateWeights(manifest=manifest):
+                        if manifest.version < self.slow_until:
+                            delivery.ack()
+                            continue
                         self.live[name] = manifest.version
                         report = UpdateReport(
                             version=manifest.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0
@@ -203,6 +207,15 @@ async def test_no_token_is_older_than_the_depth_allows(tmp_path: Path, depth: in
     assert max(_lags(world)) <= depth
     lines = list(read_json_lines(world.run_dir.metrics))
     assert max(line["lag"]["max"] for line in lines) == max(_lags(world))
+
+
+async def test_a_generator_that_skips_versions_ends_several_rounds_at_once(tmp_path: Path) -> None:
+    """The generator answers an update only when version 3 is there: rounds 0, 1 and 2 are over at once."""
+    world = World(_config(eval={"every": 0}, updates=6), tmp_path)
+    world.slow_until = 3
+    await world.play()
+    assert sorted(world.rounds) == list(range(6))
+    assert max(_lags(world)) <= 2
 
 
 async def test_evaluation_sees_one_version_and_no_guidance(tmp_path: Path) -> None:

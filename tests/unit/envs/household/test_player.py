@@ -18,7 +18,7 @@ from stream_rl.types import Split, Task
 
 def play(index: int, *, noise: float, heeds: Collection[str] = (), split: Split = "train", seed: int = 0) -> list[str]:
     """Actions of one episode of at most 20 turns; the last one is "won" if the goal was reached."""
-    world = Household({"max_turns": 20})
+    world = Household(max_turns=20)
     first = world.reset(Task(environment="household", split=split, index=index), seed=0)
     player = Player(first.text, random.Random(f"{seed}/{index}"), noise=noise, heeds=heeds)
     actions = []
@@ -83,7 +83,7 @@ def doors_passed(heeds: Collection[str]) -> int:
     """How often 200 noisy episodes walk from a closed place, empty-handed, without ever having opened it."""
     count = 0
     for index in range(200):
-        world = Household({"max_turns": 20})
+        world = Household(max_turns=20)
         first = world.reset(Task(environment="household", split="train", index=index), seed=0)
         player = Player(first.text, random.Random(index), noise=0.6, heeds=heeds)
         while True:

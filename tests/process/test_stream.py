@@ -1,0 +1,127 @@
+"""The whole stream as real processes: ZeroMQ, DeepSpeed, vLLM's CPU build, HTTP judge, SQLite."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_rl.observe.rundir import read_json_lines
+from tests.process.runner import Up, gone, overrides, pid_of, run
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(150)]
+
+PARTS = ("rollout_wait_s", "judge_wait_s", "prox_s", "teacher_s", "train_s", "publish_s", "other_s")
+
+
+def _update(step: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda event: event["type"] == "update" and event["step"] >= step
+
+
+def _weights_left(folder: Path, name: str) -> list[str]:
+    run_id = (folder / "runs" / name / "run_id").read_text().strip()
+    return [str(p) for p in Path("/dev/shm").glob(f"*{run_id}*")]
+
+
+@pytest.mark.vllm
+def test_the_whole_stream_with_vllm(tmp_path: Path) -> None:
+    up = Up(tmp_path, "--name", "t", *overrides("generate.engine=vllm", "updates=4", "async_depth=2"))
+    up.succeed(within_s=120)
+    assert gone(tmp_path) == []
+    assert _weights_left(tmp_path, "t") == []
+    run_dir = tmp_path / "runs" / "t"
+    lines = list(read_json_lines(run_dir / "metrics.jsonl"))
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    for line in lines:
+        learner = line["learner"]
+        assert sum(learner[part] for part in PARTS) == pytest.approx(learner["total_s"], rel=0.01)
+        assert line["lag"]["max"] <= 2
+        assert line["version"] == line["step"] + 1
+        assert line["groups"]["candidate"] == 4
+        assert line["groups"]["selected"] == 2
+        assert line["groups"]["discarded"]["not_selected"] == 2
+        assert {"train", "by_env"} <= line["success"].keys()
+        assert {"generated", "trained", "discarded", "judge", "teacher"} <= line["tokens"].keys()
+        assert {"wall_s", "reward_mean", "loss", "kl_behavior", "entropy", "distill"} <= line.keys()
+        assert {"all_pass", "all_fail"} <= line["zero_variance"].keys()
+        assert {"d_mean", "d_std", "share"} <= line["distill"].keys()
+        assert {"max", "mean", "histogram"} <= line["lag"].keys()
+    assert sum(line["tokens"]["judge"] for line in lines) > 0
+    first = lines[0]
+    assert first["lag"]["max"] == 0
+    assert first["kl_behavior"] < 1e-4  # float32 on both sides: sampler and learner agree
+    evals = list(read_json_lines(run_dir / "eval.jsonl"))
+    assert [e["step"] for e in evals] == [0, 4]
+    assert [e["versions"] for e in evals] == [[0], [4]]
+    assert (run_dir / "report" / "learning_curve.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (run_dir / "checkpoints" / "000004" / "config.json").is_file()
+
+
+def test_ctrl_c_stops_in_order_and_resume_goes_on(tmp_path: Path) -> None:
+    """Exit code 0, a checkpoint, no process, no file in shared memory; then the rest, without gap or duplicate."""
+    up = Up(tmp_path, "--name", "t", *overrides("generate.engine=transformers", "updates=6", "eval.every=0"))
+    up.until(_update(1))
+    status = run(tmp_path, "status", "t", "--json")
+    assert json.loads(status.stdout)["phase"] == "training", status.stderr
+    up.interrupt()
+    up.succeed(within_s=60)
+    assert gone(tmp_path) == []
+    assert _weights_left(tmp_path, "t") == []
+    assert not (tmp_path / "runs" / "t" / "address").exists()
+    saved = [int(e["version"]) for e in up.events if e["type"] == "checkpoint"]
+    steps = [line["step"] for line in read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl")]
+    assert saved[-1] == steps[-1] + 1
+    again = Up(tmp_path, "--resume", "t")
+    again.succeed(within_s=100)
+    lines = list(read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl"))
+    assert [line["step"] for line in lines] == list(range(6))
+    times = [line["train_s"] for line in lines]
+    assert times == sorted(times)
+    assert gone(tmp_path) == []
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    up = Up(tmp_path, "--name", "t", *overrides("generate.engine=transformers", "updates=500", "eval.every=0"))
+    up.until(lambda event: event["type"] == "learner_ready")
+    up.interrupt()
+    up.until(lambda event: event["type"] == "stopping")
+    up.interrupt()
+    assert up.end(within_s=10) == 130
+    assert gone(tmp_path) == []
+
+
+def test_no_role_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    up = Up(tmp_path, "--name", "t", *overrides("generate.engine=transformers", "updates=500", "eval.every=0"))
+    up.until(_update(0))
+    up.kill()
+    assert gone(tmp_path, within_s=40) == []
+
+
+def test_a_killed_producer_is_replaced_and_depth_zero_stays_on_policy(tmp_path: Path) -> None:
+    up = Up(
+        tmp_path,
+        *("--name", "t"),
+        *overrides("generate.engine=transformers", "updates=5", "async_depth=0", "eval.every=0"),
+    )
+    up.until(_update(1))
+    os.kill(pid_of(tmp_path, "role producer"), signal.SIGKILL)
+    up.until(lambda event: event["type"] == "role_restarted")
+    up.succeed()
+    lines = list(read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl"))
+    assert [line["step"] for line in lines] == list(range(5))
+    assert [line["lag"]["max"] for line in lines] == [0] * 5
+
+
+def test_a_dead_learner_ends_the_run_with_its_log_and_what_to_do(tmp_path: Path) -> None:
+    up = Up(tmp_path, "--name", "t", *overrides("generate.engine=transformers", "updates=500", "eval.every=0"))
+    up.until(_update(0))
+    os.kill(pid_of(tmp_path, "role learner"), signal.SIGKILL)
+    assert up.end(within_s=60) == 1
+    (failed,) = (event for event in up.events if event["type"] == "failed")
+    assert "learner-0" in failed["error"]
+    assert gone(tmp_path) == []
