@@ -1,4 +1,8 @@
-"""How the embedded policy is made: shape, demonstrations, imitation. Its start quality is in docs and benchmarks."""
+"""How the embedded policy is made: shape, demonstrations, imitation.
+
+What it is meant to be: a start for RL that succeeds in about a fifth of held-out episodes when sampled, and in clearly
+more when told rubrics. `python -m benchmarks.policy_quality` measures both.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ class EmbeddedRecipe(msgspec.Struct, frozen=True, kw_only=True):
 
 RECIPES = {
     "embedded": EmbeddedRecipe(shape=SHAPES["embedded"]),
-    # About eight times the arithmetic: for machines with more than two cores.
+    # Four to five times the work: for machines with more than two cores.
     "embedded-large": EmbeddedRecipe(
         shape=SHAPES["embedded-large"], imitation=ImitationRecipe(matrix_lr=0.015, vector_lr=0.005)
     ),

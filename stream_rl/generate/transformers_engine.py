@@ -137,8 +137,8 @@ class TransformersGenerator:
                     ticket.failure = self._live.poison
                     ticket.spans.append((self.version, len(ticket.row.logprobs) - count))
                     if ticket.over:
-                        self._waiting.remove(ticket)
                         ticket.turn.set()
+                self._waiting = [ticket for ticket in self._waiting if not ticket.over]
         finally:
             self._ticking = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import Any
 
@@ -35,7 +36,9 @@ async def _ask(address: str) -> dict[str, Any] | None:
     limits = Limits(silence_s=_ANSWER_S, heartbeat_s=1.0)
     receive: Decoder[StatusReply] = Decoder(StatusReply)
     try:
-        async with open_link(address, role="control", name="status", receive=receive, limits=limits) as link:
+        async with open_link(
+            address, role="control", name=f"status-{os.getpid()}", receive=receive, limits=limits
+        ) as link:
             await link.send(StatusRequest())
             async for delivery in link:
                 delivery.ack()
