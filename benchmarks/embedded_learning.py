@@ -2,14 +2,16 @@
 
     python -m benchmarks.embedded_learning [--seeds 0,1,2,3,4] [--algorithms rised,grpo] [--reuse]
 
-One run after the other, each a process: `stream-rl up` with the shipped configuration, then the plain loop with the
-same recipe and seed. Writes docs/results/embedded_learning.{md,png,json} after every run, so it can be interrupted;
-with --reuse, runs that are finished are not run again.
+`stream-rl up` with the shipped configuration, one run after the other; then the plain loop with the prototype's
+recipe and the same seeds, until it reaches 60 %. A plain loop takes one core: those of two algorithms run side by
+side, each on a core of its own. Writes docs/results/embedded_learning.{md,png,json} after every run, so it can be
+interrupted; with --reuse, runs that are finished are not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.learning_table import HORIZON_S, Curve, draw, plain_curve, render, stream_curve
+from benchmarks.learning_table import HORIZON_S, THRESHOLD, Curve, draw, plain_curve, render, stream_curve
 from benchmarks.recipes import RECIPES
 from stream_rl.observe.report import read_summary
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
@@ -40,19 +42,34 @@ def stream_run(runs: Path, algorithm: str, seed: int, *, reuse: bool, overrides:
     return stream_curve(algorithm, seed, read_json_lines(run.metrics), read_json_lines(run.eval))
 
 
-def plain_run(runs: Path, algorithm: str, seed: int, *, reuse: bool, seconds: float) -> Curve | None:
-    """Run the plain loop, or read what an earlier one left; None for a run that failed."""
-    out = runs / f"learning-plain-{algorithm}-{seed}.jsonl"
-    if not (reuse and _plain_complete(out, seconds)):
-        runs.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "benchmarks.plain_loop", "--algorithm", algorithm, "--seed", str(seed)]
-        if not _ran([*command, "--seconds", str(seconds), "--out", str(out)]):
-            return None
-    return plain_curve(algorithm, seed, read_json_lines(out))
+def plain_out(runs: Path, algorithm: str, seed: int) -> Path:
+    """Where a plain loop leaves its records."""
+    return runs / f"learning-plain-{algorithm}-{seed}.jsonl"
+
+
+def plain_runs(runs: Path, algorithms: Sequence[str], seed: int, *, reuse: bool, seconds: float) -> list[Curve]:
+    """Run the plain loops of one seed, each on a core of its own, or read what earlier ones left."""
+    runs.mkdir(exist_ok=True)
+    cores = len(os.sched_getaffinity(0))
+    waiting = [a for a in algorithms if not (reuse and _plain_complete(plain_out(runs, a, seed), seconds))]
+    for i in range(0, len(waiting), cores):
+        started = []
+        for core, algorithm in enumerate(waiting[i : i + cores]):
+            command = [sys.executable, "-m", "benchmarks.plain_loop", "--algorithm", algorithm, "--seed", str(seed)]
+            command += ["--seconds", str(seconds), "--until", str(THRESHOLD), "--core", str(core)]
+            command += ["--out", str(plain_out(runs, algorithm, seed))]
+            print(f"\n$ {' '.join(command)}", flush=True)
+            started.append(subprocess.Popen(command, cwd=ROOT))
+        for process in started:
+            if process.wait():
+                print(f"exit code {process.returncode}: a plain loop is left out of the table", file=sys.stderr)
+    outs = {a: plain_out(runs, a, seed) for a in algorithms}
+    return [plain_curve(a, seed, read_json_lines(out)) for a, out in outs.items() if _plain_complete(out, seconds)]
 
 
 def _plain_complete(out: Path, seconds: float) -> bool:
-    return any(r["type"] == "eval" and r["train_s"] >= seconds for r in read_json_lines(out))
+    evals = [r for r in read_json_lines(out) if r["type"] == "eval"]
+    return any(r["train_s"] >= seconds or r["success"] >= THRESHOLD for r in evals)
 
 
 def _ran(command: list[str]) -> bool:
@@ -65,11 +82,15 @@ def _ran(command: list[str]) -> bool:
 
 def _curves(options: argparse.Namespace) -> Iterator[Curve | None]:
     runs = ROOT / "runs"
-    for seed in (int(text) for text in options.seeds.split(",")):
-        for algorithm in options.algorithms.split(","):
+    seeds = [int(text) for text in options.seeds.split(",")]
+    algorithms = options.algorithms.split(",")
+    for seed in seeds:
+        for algorithm in algorithms:
             yield stream_run(runs, algorithm, seed, reuse=options.reuse, overrides=options.overrides)
-            if not options.no_plain:
-                yield plain_run(runs, algorithm, seed, reuse=options.reuse, seconds=options.plain_seconds)
+    for seed in [] if options.no_plain else seeds:
+        plain = plain_runs(runs, algorithms, seed, reuse=options.reuse, seconds=options.plain_seconds)
+        yield from plain
+        yield from [None] * (len(algorithms) - len(plain))
 
 
 def write(curves: Sequence[Curve], folder: Path) -> None:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.plain_loop --algorithm grpo|rised [--seed 0] [--seconds 200] [--until 0.6] --out FILE
 
-Worlds, start policy, judge rules, losses and recipe (configs/embedded*.toml) are those of `stream-rl up`; the model,
-its key-value cache and the loop are lean torch. Writes JSON lines: {"type": "eval", "update", "train_s", "success",
-"stderr"} at the start and about every 25 training seconds, {"type": "update", ...} for each update. Training seconds
-leave evaluation out.
+Worlds, start policy, judge rules and losses are those of `stream-rl up`; the recipe is the prototype's
+(`benchmarks.recipes.PLAIN_LOOP` over the shipped configuration); model, key-value cache and loop are lean torch.
+Writes JSON lines: {"type": "eval", "update", "train_s", "success", "stderr"} at the start and about every 25 training
+seconds, {"type": "update", ...} for each update. Training seconds leave evaluation out.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from stream_rl.app.embedded_policy import ensure_policy
 from torch import Tensor
 
 from benchmarks.lean_model import LeanQwen3
 from benchmarks.lean_rollout import Player, Rollout
-from benchmarks.recipes import RECIPES
+from benchmarks.recipes import PLAIN_LOOP, RECIPES
 from judge.rules.engine import decide_all
 from learner.advantages import ESTIMATORS
 from learner.distill import rised_loss
 from learner.logprobs import token_scores
 from learner.losses import clipped_policy_loss
 from stream_rl import config as configuration
+from stream_rl.app.embedded_policy import ensure_policy
 from stream_rl.config import Config
 from stream_rl.errors import UsageError
 from stream_rl.observe.rundir import append_json
@@ -290,8 +290,8 @@ def buckets(rows: Sequence[int], length: Callable[[int], int], budget: int) -> I
 
 
 def load_recipe(algorithm: str, seed: int, overrides: Sequence[str] = ()) -> Config:
-    """The shipped configuration of an algorithm. Raises `UsageError` for what this loop does not do."""
-    config = configuration.load([RECIPES[algorithm]], [f"seed={seed}", *overrides])
+    """The prototype's recipe of an algorithm. Raises `UsageError` for what this loop does not do."""
+    config = configuration.load([RECIPES[algorithm]], [f"seed={seed}", *PLAIN_LOOP[algorithm], *overrides])
     a = config.algorithm
     if a.selection not in ("all", "rised") or a.invalid_action_penalty or a.entropy_coef:
         raise UsageError(
@@ -325,10 +325,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=200.0, help="training seconds")
     parser.add_argument("--until", type=float, help="stop at this held-out success")
+    parser.add_argument("--core", type=int, default=0, help="which of the allowed cores to use")
     parser.add_argument("--out", type=Path, required=True, help="JSON lines; an existing file is replaced")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     options = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[options.core]})
     torch.set_num_threads(1)
     options.out.unlink(missing_ok=True)
 

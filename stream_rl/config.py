@@ -117,6 +117,7 @@ class Algorithm(_Section, frozen=True, kw_only=True):
     redundancy: NonNegativeFloat = 0.5  # selection's weight of similarity to what is already selected
     hint_support: Count = 2  # rollouts of a group that must show a positive rubric before it enters the hint
     hint_top_k: Count = 4  # rubrics in a hint
+    steering_share: Fraction = 1.0  # share of training groups whose prompts carry the "avoid" note
     steering_rate: Annotated[float, Meta(gt=0, le=1)] = 0.1  # moving-average rate of tag rates per environment
     steering_floor: Fraction = 0.1  # a violation rate below this never steers
     steering_top: Count = 3  # rubrics in an "avoid" note

@@ -54,7 +54,7 @@ class VllmGenerator:
     engine = "vllm"
 
     def __init__(self, llm: AsyncLLM, options: GeneratorOptions, shape: ModelShape) -> None:
-        self._llm = llm
+        self._engine: AsyncLLM | None = llm
         self._options = options
         self._shape = shape
         self._live = LiveWeights(options.run_id, options.version)
@@ -117,10 +117,25 @@ class VllmGenerator:
     async def aclose(self) -> None:
         """End the engine's processes. Requests still running fail."""
         self._live.broke("the vLLM engine was closed")
+        llm, self._engine = self._engine, None  # dropped: vLLM's finaliser must not run when the interpreter ends
+        if llm is None:
+            return
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._llm.shutdown, _SHUTDOWN_DEADLINE_S)
-            if self._llm.output_handler is not None:  # cancelled by the shutdown; its end is awaited here
-                await asyncio.wait({self._llm.output_handler}, timeout=_SHUTDOWN_DEADLINE_S)
+            if llm.output_handler is not None:  # before the process ends, which it would report as a failure
+                llm.output_handler.cancel()
+                await asyncio.wait({llm.output_handler})
+            llm.output_processor.propagate_error(EngineDeadError())
+            await anyio.to_thread.run_sync(llm.shutdown, _SHUTDOWN_DEADLINE_S)
+            with anyio.move_on_after(_SHUTDOWN_DEADLINE_S):  # vLLM closes its sockets and leaves their context open
+                await anyio.to_thread.run_sync(llm.engine_core.resources.ctx.term, abandon_on_cancel=True)
+
+    @property
+    def _llm(self) -> AsyncLLM:
+        if self._engine is None:
+            raise GenerationFailed(f"{self._live.poison}; restart the generator")
+        return self._engine
 
     async def _run(self, request: GenerateRequest, limit: int) -> Any:
         from vllm.inputs.engine import tokens_input
@@ -134,7 +149,8 @@ class VllmGenerator:
             async for output in self._llm.generate(prompt, sampling, name):
                 final = output
         except EngineDeadError as error:
-            self._live.broke("the vLLM engine process died; its last words are in this role's log")
+            if self._live.poison is None:
+                self._live.broke("the vLLM engine process died; its last words are in this role's log")
             raise GenerationFailed(str(self._live.poison)) from error
         except Exception as error:
             raise GenerationFailed(f"vLLM could not serve the request: {_told(error)}") from error

@@ -24,20 +24,22 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ADVICE = {
-    "entropy": "the policy is nearly deterministic: lower algorithm.distill_coef or learner.lr, "
-    "or set algorithm.entropy_coef to 0.001",
-    "all_fail": "almost every group fails as a whole, so GRPO has no signal: lower algorithm.distill_coef, "
-    "go back to a checkpoint from before the fall, or make the tasks easier",
-    "cut_actions": "actions run into generate.max_tokens before they end: lower algorithm.distill_coef, "
-    "or raise generate.max_tokens if good actions are that long",
+    "entropy": "the policy is nearly deterministic: lower learner.lr, or set algorithm.entropy_coef to 0.001",
+    "all_fail": "almost every group fails as a whole, so GRPO has no signal: go back to a checkpoint from before the "
+    "fall, or make the tasks easier",
+    "cut_actions": "actions run into generate.max_tokens before they end: raise generate.max_tokens if good actions "
+    "are that long, else lower learner.lr",
 }
+_DISTILLING = "; with self-distillation on, first lower algorithm.distill_coef"
 
 
 class AlarmWatch:
     """Counts updates past each limit; raises each alarm once per excursion."""
 
-    def __init__(self, limits: AlarmLimits) -> None:
+    def __init__(self, limits: AlarmLimits, *, distilling: bool) -> None:
+        """`distilling`: whether a self-teacher is on, which is then the first suspect."""
         self._limits = limits
+        self._more = _DISTILLING if distilling else ""
         self._run: dict[str, int] = dict.fromkeys(_ADVICE, 0)
 
     def observe(self, line: Mapping[str, Any]) -> list[Alarm]:
@@ -54,6 +56,12 @@ class AlarmWatch:
             self._run[name] = self._run[name] + 1 if past else 0
             if self._run[name] == limits.patience and value is not None:
                 raised.append(
-                    Alarm(name=name, step=int(line["step"]), value=float(value), limit=limit, advice=_ADVICE[name])
+                    Alarm(
+                        name=name,
+                        step=int(line["step"]),
+                        value=float(value),
+                        limit=limit,
+                        advice=_ADVICE[name] + self._more,
+                    )
                 )
         return raised

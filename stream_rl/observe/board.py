@@ -88,9 +88,9 @@ class TerminalBoard:
             self._tell("discarded", sentence(event))
 
     def _progress(self, event: Mapping[str, Any]) -> None:
-        step, total, loss = number(event, "step"), number(event, "total"), number(event, "loss")
+        step, total = number(event, "step"), number(event, "total")
         done = min(1.0, max(0.0, step / total)) if step is not None and total else 0.0
-        count = f"{show(step, '.0f')} of {show(total, '.0f')} steps, loss {show(loss, '.3f')}"
+        count = f"{show(step, '.0f')} of {show(total, '.0f')} steps, {show(event.get('what'))}"
         if not self._is_terminal:
             tenth = int(10 * done)
             if tenth > self._bar_tenth:

@@ -6,6 +6,7 @@ unblocked by: a round going live, a group closing, a verdict.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from stream_rl.errors import RoleDied
@@ -83,7 +84,8 @@ class Production:
             return None
         ticket = self._tickets.take()
         steering = self.steering[ticket.task.environment]
-        guided = state.config.algorithm.steering and state.judged
+        algorithm = state.config.algorithm
+        guided = algorithm.steering and state.judged and is_steered(ticket.position, algorithm.steering_share)
         row = GroupRow(
             group_id=f"g{ticket.position:06d}",
             position=ticket.position,
@@ -229,3 +231,8 @@ class Production:
         """Keep the moving rates for a restart."""
         for name, steering in self.steering.items():
             await self._state.ledger.do(Ledger.put, f"steering/{name}", steering.state())
+
+
+def is_steered(position: int, share: float) -> bool:
+    """Whether the group at this place of the task order belongs to the steered share; evenly spread, resumable."""
+    return math.floor((position + 1) * share) > math.floor(position * share)

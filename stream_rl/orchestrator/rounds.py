@@ -30,7 +30,7 @@ class Rounds:
         """`held(version)`: the round that starts from this version must not be delivered yet."""
         self._state = state
         self._held = held
-        self._watch = AlarmWatch(state.config.alarms)
+        self._watch = AlarmWatch(state.config.alarms, distilling=state.config.algorithm.distillation != "none")
         self.last_line: dict[str, Any] = {}
         self.alarms: list[dict[str, Any]] = []
 

@@ -12,7 +12,9 @@ import msgspec
 import numpy as np
 import pytest
 import pytest_asyncio
+from safetensors.torch import load_file, save_file
 
+from stream_rl import fingerprint
 from stream_rl.errors import GenerationFailed, WeightsRejected
 from stream_rl.generate.options import GeneratorOptions
 from stream_rl.generate.scripted import ScriptedGenerator
@@ -33,8 +35,9 @@ pytestmark = [
 class Stage:
     """A running generator, the models behind it and the weights it can be updated to."""
 
-    def __init__(self, generator: Generator, folder: Path, models: list[Any]) -> None:
+    def __init__(self, generator: Generator, folder: Path, models: list[Any], options: GeneratorOptions) -> None:
         self.generator = generator
+        self.options = options
         self.folder = folder
         self.models = models  # by weights, not by version: version v of this module holds models[v % 2]
         self.has_model = generator.engine != "scripted"
@@ -92,7 +95,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         from stream_rl.generate.vllm_engine import VllmGenerator
 
         generator = await VllmGenerator.start(options)
-    yield Stage(generator, folder, models)
+    yield Stage(generator, folder, models, options)
     await generator.aclose()
 
 
@@ -310,9 +313,62 @@ async def test_wrong_manifests_are_refused_before_loading(stage: Stage) -> None:
     assert stage.generator.version == live + 1
 
 
+async def test_a_file_that_does_not_fit_is_refused_and_never_half_used(stage: Stage) -> None:
+    if not stage.has_model:
+        pytest.skip("loads nothing")
+    live = stage.generator.version
+    path = stage.folder / "misfit.safetensors"
+    good = load_file(stage.publish(live + 1).path)
+    lost = "model.layers.1.mlp.down_proj.weight"
+    save_file({name: tensor for name, tensor in good.items() if name != lost}, path)
+    with pytest.raises(WeightsRejected, match="down_proj"):
+        await stage.generator.update(fingerprint.manifest_of(path, run_id=RUN, version=live + 1))
+    assert stage.generator.version == live
+    prompt = a_prompt(50, 30)
+    try:
+        result = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    except GenerationFailed as error:
+        assert "halfway" in str(error)  # noqa: PT017
+        with pytest.raises(WeightsRejected, match="halfway"):
+            await stage.generator.update(stage.publish(live + 1))
+    else:
+        assert result.token_ids.tolist() == micro_models.greedy(stage.model(live), prompt, 12)
+
+
+async def test_a_dead_engine_process_fails_its_requests(stage: Stage) -> None:
+    if stage.generator.engine != "vllm":
+        pytest.skip("has no process of its own")
+    from stream_rl.generate.options import model_shape
+    from stream_rl.generate.vllm_engine import VllmGenerator
+
+    llm = stage.generator._llm  # type: ignore[attr-defined]
+    fresh = VllmGenerator(llm, stage.options, model_shape(stage.options.model))  # the first one is poisoned by now
+
+    async def doomed() -> None:
+        with pytest.raises(GenerationFailed, match="engine process died"):
+            await fresh.generate(ask(a_prompt(60, 30), max_tokens=450, stop_token_ids=()))
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(doomed)
+            await anyio.sleep(0.1)
+            for process in llm.engine_core.resources.engine_manager.processes:
+                process.kill()
+        with pytest.raises(GenerationFailed, match="engine process died"):
+            await fresh.generate(ask([5, 6]))
+
+
 async def test_a_closed_generator_says_so(stage: Stage) -> None:
     """Last: it ends the module's generator."""
-    await stage.generator.aclose()
+
+    async def interrupted() -> None:
+        with pytest.raises(GenerationFailed):
+            await stage.generator.generate(ask(a_prompt(70, 30), max_tokens=450, stop_token_ids=()))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(interrupted)
+        await anyio.sleep(0.02)
+        await stage.generator.aclose()
     with pytest.raises(GenerationFailed, match="closed"):
         await stage.generator.generate(ask([5, 6]))
     with pytest.raises(WeightsRejected, match="closed"):

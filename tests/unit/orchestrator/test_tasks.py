@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from stream_rl.orchestrator.production import is_steered
 from stream_rl.orchestrator.tasks import TaskStream, evaluation_tasks
 
 
@@ -44,3 +45,10 @@ def test_held_out_tasks_do_not_depend_on_the_run() -> None:
 def test_a_share_must_be_positive() -> None:
     with pytest.raises(ValueError, match="positive share"):
         TaskStream({"a": 0.0}, seed=0)
+
+
+@pytest.mark.parametrize(("share", "steered"), [(0.0, 0), (0.25, 25), (0.5, 50), (1.0, 100)])
+def test_the_steered_share_is_kept_and_evenly_spread(share: float, steered: int) -> None:
+    chosen = [is_steered(position, share) for position in range(100)]
+    assert sum(chosen) == steered
+    assert all(sum(chosen[i : i + 20]) == 20 * share for i in range(0, 100, 20))
