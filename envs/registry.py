@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
@@ -70,7 +71,9 @@ def create(name: str, options: Mapping[str, Any], path: str = "environments") ->
         ) from error
 
 
+@cache
 def _load(name: str, path: str) -> Any:
+    """A world's factory. Kept: looking through all installed packages takes longer than a whole episode of some."""
     names = {world.name: world.target for world in known()}
     target = name if ":" in name else names.get(name)
     if target is None:

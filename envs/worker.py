@@ -1,7 +1,8 @@
 """A worker process: many episodes of one world, one call at a time. Run as `python -m envs.worker FD`.
 
 FD is its end of a socket pair. Calls are answered in order, each as soon as it is done, so that the pool knows which
-call is running. The worker leaves when the pool closes its end, and dies with the pool's process.
+call is running; a fast world's answers to calls that came together leave together. The worker leaves when the pool
+closes its end, and dies with the pool's process.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 
@@ -35,6 +37,7 @@ from stream_rl.errors import ConfigError
 from stream_rl.ports import Environment
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_FAST_S = 0.001  # while calls take less, answers are gathered: each one sent costs the producer a wake-up
 
 
 class Worker:
@@ -43,6 +46,7 @@ class Worker:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._episodes: dict[int, Environment] = {}
+        self._unsent = bytearray()
         self._decoder = msgspec.msgpack.Decoder(ToWorker)
         self._answers = msgspec.msgpack.Decoder(FromWorker)
 
@@ -70,7 +74,10 @@ class Worker:
         for message in messages:
             match message:
                 case Reset() | Step():
+                    began = time.monotonic()
                     self._answer(message, make)
+                    if time.monotonic() - began > _FAST_S:
+                        self._flush()
                 case Close():
                     self._forget(message.episode)
                 case Start():
@@ -98,7 +105,12 @@ class Worker:
             traceback.print_exc()
             self._forget(request.episode)
             data = frame(Raised(call=request.call, error=f"{type(error).__name__}: {error}"[:2000]))
-        self._socket.sendall(data)
+        self._unsent += data
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self._socket.sendall(self._unsent)
+            self._unsent.clear()
 
     def _forget(self, episode: int) -> None:
         environment = self._episodes.pop(episode, None)
@@ -113,10 +125,12 @@ class Worker:
         self._socket.sendall(frame(message))
 
     def _messages(self) -> Iterator[ToWorker]:
+        """Messages as they come; what was answered is sent before waiting for more."""
         deframer = Deframer()
         while chunk := self._socket.recv(1 << 18):
             for body in deframer.feed(chunk):
                 yield self._decoder.decode(body)
+            self._flush()
 
 
 def _die_with_parent() -> None:
