@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 
 from stream_rl.errors import RoleDied
 from stream_rl.messages import TrainLease, TrajectoryDone
@@ -26,9 +27,11 @@ _FAILURES_IN_A_ROW = 4  # rounds' worth of discarded groups without one good gro
 class Production:
     """Owns the task order, steering rates, and the groups that wait to be leased again."""
 
-    def __init__(self, state: RunState, judging: JudgingStage | None) -> None:
+    def __init__(self, state: RunState, judging: JudgingStage | None, held: Callable[[int], bool]) -> None:
+        """`held(version)`: no training group may be leased while this version is live."""
         config = state.config
         self._state = state
+        self._held = held
         self._judging = judging
         self._tickets = TaskStream({e.name: e.share for e in config.environments}, config.seed)
         self._again: deque[str] = deque()
@@ -46,7 +49,7 @@ class Production:
     async def lease(self) -> None:
         """Issue every lease that gate, producers and the state of the run allow."""
         state = self._state
-        if state.evaluating is not None or state.stopping is not None or not state.started:
+        if self._held(state.gate.version) or state.stopping is not None or not state.started:
             return
         if state.config.weights.mode == "drain" and state.behind:
             return

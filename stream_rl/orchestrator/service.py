@@ -123,8 +123,8 @@ class Orchestrator:
             wall=wall,
             checkpoint_version=version or -1,
         )
-        self._production = Production(self._state, self._judging)
         self._validation = Validation(self._state)
+        self._production = Production(self._state, self._judging, held=self._validation.awaited)
         self._rounds = Rounds(self._state, held=self._validation.awaited)
         self._weights = WeightSync(self._state, self._watch_update)
         self._tasks: anyio.abc.TaskGroup
@@ -288,7 +288,7 @@ class Orchestrator:
     def _finish(self) -> None:
         """Stop in order: the update that is under way ends, a checkpoint is written, everybody is told."""
         state, learner = self._state, self._state.learner
-        complete = state.gate.finished and state.evaluating is None and not self._validation.due()
+        complete = state.gate.finished and state.evaluating is None and not self._validation.awaited(state.gate.version)
         if state.stopping is None and not complete:
             return
         if learner and (learner.complete or learner.saving):

@@ -26,9 +26,11 @@ class Validation:
         self.last: dict[str, Any] | None = None
 
     def awaited(self, version: int) -> bool:
-        """Whether a version has to be evaluated, and was not yet. The learner is not given the round after it before.
+        """Whether a version has to be evaluated, and was not yet.
 
-        So no version that has to be evaluated is skipped, and nothing is trained while an evaluation runs.
+        Until it was, the learner is not given the round that follows it, and once it is live no training group is
+        leased. So no version that has to be evaluated is skipped, and an evaluation, which the training clock leaves
+        out, has the machine to itself: nothing is generated or trained beside it for free.
         """
         state, every = self._state, self._state.config.eval.every
         if every == 0 or version <= self.evaluated or state.stopping is not None:
@@ -36,10 +38,11 @@ class Validation:
         return version % every == 0 or version == state.config.updates
 
     def due(self) -> bool:
-        """Whether the live version is awaited and everybody is there to evaluate it."""
+        """Whether the live version is awaited, everybody is there to evaluate it, and no training group runs."""
         state = self._state
         version = state.gate.version
-        return self.awaited(version) and state.started and state.fleet.all_at(version)
+        idle = state.fleet.running == 0
+        return self.awaited(version) and state.started and state.fleet.all_at(version) and idle
 
     async def advance(self) -> None:
         """End a finished evaluation, begin one that is due, lease what has room."""

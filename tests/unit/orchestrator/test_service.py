@@ -81,6 +81,7 @@ class World:
         self.slow_until = 0  # updates to older versions are not answered
         self.outcome: Callable[[TrainLease, int], Trajectory] = self._outcome
         self.before_lease: Callable[[str, TrainLease], bool] = lambda name, lease: True
+        self.on_eval: Callable[[EvalLease], None] = lambda lease: None
         self.on_trained: Callable[[int], None] = lambda update: None
         self.rng = random.Random(0)
 
@@ -124,6 +125,7 @@ class World:
                         await link.send(GroupClosed(group_id=lease.group_id))
                     case EvalLease() as lease:
                         self.evals.append((lease, self.live[name]))
+                        self.on_eval(lease)
                         t = trajectory(lease.group_id, 0, success=True, versions=(self.live[name],), split="held_out")
                         await link.send(TrajectoryDone(trajectory=t, purpose="eval"))
                         await link.send(GroupClosed(group_id=lease.group_id))
@@ -216,6 +218,20 @@ async def test_a_generator_that_skips_versions_ends_several_rounds_at_once(tmp_p
     await world.play()
     assert sorted(world.rounds) == list(range(6))
     assert max(_lags(world)) <= 2
+
+
+async def test_nothing_is_generated_or_trained_beside_an_evaluation(tmp_path: Path) -> None:
+    """Between the first and the last evaluation lease of a version there is no training lease and no round."""
+    world = World(_config(async_depth=2, updates=6), tmp_path)
+    log: list[str] = []
+    world.before_lease = lambda name, lease: log.append("train") is None
+    world.on_eval = lambda lease: log.append(f"eval {lease.group_id[:10]}")
+    world.on_trained = lambda update: log.append("round")
+    await world.play()
+    for version in (2, 4):
+        places = [i for i, entry in enumerate(log) if entry == f"eval eval-{version:05d}"]
+        assert len(places) == 3
+        assert set(log[places[0] : places[-1] + 1]) == {f"eval eval-{version:05d}"}
 
 
 async def test_evaluation_sees_one_version_and_no_guidance(tmp_path: Path) -> None:
