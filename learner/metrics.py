@@ -53,7 +53,9 @@ def update_metrics(
     scored = total["gap.tokens"]
     taken = [norm for norm in grad_norms if norm is not None]
     d_mean = _mean(total["gap.total"], scored)
-    d_variance = max(0.0, _mean(total["gap.squares"], scored) - d_mean**2)
+    squares = _mean(total["gap.squares"], scored)
+    d_std = None if d_mean is None or squares is None else max(0.0, squares - d_mean**2) ** 0.5
+    real = _mean(total["real_tokens"], total["padded_tokens"])
     return {
         "loss": _mean(total["loss"], len(grad_norms)),
         "kl_behavior": _mean(total["mismatch.kl"], seen),
@@ -68,7 +70,7 @@ def update_metrics(
         },
         "distill": {
             "d_mean": d_mean,
-            "d_std": d_variance**0.5,
+            "d_std": d_std,
             "share": _mean(scored, tokens),
             "dropped_rows": rows.dropped_teachers,
         },
@@ -76,7 +78,7 @@ def update_metrics(
         "rows": len(rows.rows),
         "steps": {"taken": len(taken), "skipped": len(grad_norms) - len(taken)},
         "sequence_tokens": int(total["real_tokens"]),
-        "padding_share": 1 - _mean(total["real_tokens"], total["padded_tokens"]) if total["padded_tokens"] else 0.0,
+        "padding_share": None if real is None else 1 - real,
     }
 
 
@@ -104,5 +106,6 @@ def time_metrics(states: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def _mean(total: float, count: float) -> float:
-    return total / count if count else 0.0
+def _mean(total: float, count: float) -> float | None:
+    """None where nothing was measured: it is not zero."""
+    return total / count if count else None

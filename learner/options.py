@@ -22,6 +22,7 @@ class LearnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int  # longest sequence the generators take; longer teacher sequences are dropped
     episode_tokens: int  # most tokens one trajectory can sample (turns x tokens): divisor of `dr_grpo`
     max_lag: int  # groups older than this many updates are refused
+    keep_versions: int = 2  # published files kept; the learner may be that far ahead of a generator
     algorithm: Algorithm = Algorithm()  # `[algorithm]`
     learner: Learner = Learner()  # `[learner]`
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the parameters

@@ -50,7 +50,11 @@ class Trainer:
             mini_batches=options.learner.mini_batches,
         )
         self._renderer = _renderer(self._model_folder) if options.algorithm.distillation != "none" else None
-        self._publisher = FilesPublisher(Path(options.weights_dir), options.run_id) if world.rank == 0 else None
+        self._publisher = (
+            FilesPublisher(Path(options.weights_dir), options.run_id, keep=options.keep_versions)
+            if world.rank == 0
+            else None
+        )
         self.version = 0  # of the parameters
         if options.resume_from is not None:
             self.version = checkpoint.load(

@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     role.add_argument("--model", help="policy folder")
     role.add_argument("--weights", help="folder of published versions")
     role.add_argument("--checkpoint", help="checkpoint folder to go on from")
+    role.add_argument("--resumed", action="store_true", help="an earlier process of this run has left records")
     role.add_argument("--index", type=int, default=0, help="number among its kind")
     role.add_argument("--judge", action="append", default=[], metavar="I=URL", help="address of an embedded judge")
     return top

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -37,7 +38,7 @@ class Groups(_Section, frozen=True, kw_only=True):
     size: Count = 8  # G, rollouts of one task
     min_valid: NonNegative = 0  # fewer valid members: the group is discarded and refilled; 0 means half of `size`
     deadline_s: PositiveFloat = 300.0  # a group is closed with what it has after this long
-    buffer: NonNegative = 0  # judged groups that may wait for selection; 0 means (async_depth + 1) * candidates
+    buffer: NonNegative = 0  # groups that may wait, judged, before later rounds stop; 0: (async_depth + 1) * candidates
 
 
 class Policy(_Section, frozen=True, kw_only=True):
@@ -67,7 +68,7 @@ class EnvironmentConfig(_Section, frozen=True, kw_only=True):
     name: str = "household"  # which world
     share: PositiveFloat = 1.0  # relative share of the training tasks
     data: str = ""  # folder or file of the user's data, for worlds that need one
-    split: str = "train"  # training split
+    split: Literal["train"] = "train"  # training split; validation always uses the held-out one
     workers: Count = 1  # worker processes
     step_deadline_s: PositiveFloat = 10.0  # a call that takes longer ends the episode and restarts the worker
     options: dict[str, Any] = {}  # the world's own settings, see `stream-rl envs list`
@@ -385,7 +386,7 @@ def _refuse_impossible(config: Config) -> None:
             'add a [[judge.endpoints]] entry (url = "embedded" starts the rule judge).',
         )
     for i, endpoint in enumerate(config.judge.endpoints):
-        if endpoint.url != "embedded" and not re.match(r"https?://[^/\s]+", endpoint.url):
+        if endpoint.url != "embedded" and not _is_http(endpoint.url):
             raise ConfigError(
                 f"judge.endpoints.{i}.url", f'{endpoint.url!r} is neither "embedded" nor an http(s) address.'
             )
@@ -394,8 +395,22 @@ def _refuse_impossible(config: Config) -> None:
             "max_lag",
             f"async_depth = 0 is exactly on-policy: no token is ever old, so max_lag = {config.max_lag} says nothing.",
         )
+    if config.stall_s <= g.deadline_s:
+        raise ConfigError(
+            "stall_s",
+            f"{config.stall_s:g} s would end a run whose groups may take deadline_s = {g.deadline_s:g} s; "
+            "need stall_s > groups.deadline_s.",
+        )
     if g.size < 2 and a.advantage in ("grpo", "rloo", "dr_grpo"):
         raise ConfigError("groups.size", f"{a.advantage} compares members of a group; need size >= 2, got {g.size}.")
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or too large
+        return False
 
 
 def _toml_table(table: Mapping[str, Any], prefix: str) -> list[str]:

@@ -44,6 +44,10 @@ class GenerationFailed(StreamRLError):
     """The generator could not finish a request. The trajectory is invalid; the run goes on."""
 
 
+class GeneratorBroken(GenerationFailed):
+    """The engine is gone, or holds weights of no version: no request will succeed. The producer's process ends."""
+
+
 class JudgeFailed(StreamRLError):
     """No endpoint gave a usable answer in time. The caller abstains; it never turns this into a reward."""
 
@@ -54,6 +58,10 @@ class WeightsRejected(StreamRLError):
 
 class LinkError(StreamRLError):
     """A peer broke the link protocol, or sent more than it was allowed to."""
+
+
+class MessageTooLarge(LinkError):
+    """A message that the peer would never take, however long one waited. The peer lives."""
 
 
 class LedgerError(StreamRLError):

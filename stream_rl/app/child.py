@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import sys
 import threading
@@ -21,23 +22,39 @@ import anyio.abc
 
 from stream_rl.errors import StreamRLError
 
+_LAST_EVENTS_S = 5.0  # for the last events to be read
 _GRACE_S = 20.0  # between losing the supervisor and leaving for good
 
 
 class BoardPipe:
-    """Writes board events to the supervisor. A supervisor that is gone is noticed by the lifeline, not here."""
+    """Writes board events to the supervisor, from a thread: a terminal that is held up must not hold up a role.
+
+    A supervisor that is gone is noticed by the lifeline, not here.
+    """
 
     def __init__(self) -> None:
         self._file = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
         os.dup2(2, 1)
         sys.stdout = sys.stderr
+        self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write, name="board", daemon=True)
+        self._writer.start()
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Send one event."""
-        try:
-            self._file.write(json.dumps(event) + "\n")
-        except BrokenPipeError:
-            print(f"event without a supervisor: {event}", file=sys.stderr)  # noqa: T201
+        self._events.put(json.dumps(event) + "\n")
+
+    def close(self) -> None:
+        """Give what is queued a moment to leave."""
+        self._events.put(None)
+        self._writer.join(_LAST_EVENTS_S)
+
+    def _write(self) -> None:
+        while (line := self._events.get()) is not None:
+            try:
+                self._file.write(line)
+            except BrokenPipeError:
+                print(f"event without a supervisor: {line}", file=sys.stderr)  # noqa: T201
 
 
 def run_role(main: Callable[[BoardPipe, anyio.Event], Awaitable[None]]) -> int:
@@ -64,7 +81,22 @@ def run_role(main: Callable[[BoardPipe, anyio.Event], Awaitable[None]]) -> int:
         anyio.run(serve)
     except BaseException as error:
         return _last_words(board, error)
+    finally:
+        board.close()
     return 0
+
+
+async def until(stop: anyio.Event, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
+    """Do `work(*arguments)` to its end, or cancel it once `stop` is set."""
+    async with anyio.create_task_group() as tasks:
+
+        async def cancel() -> None:
+            await stop.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(cancel)
+        await work(*arguments)
+        tasks.cancel_scope.cancel()
 
 
 def _last_words(board: BoardPipe, error: BaseException) -> int:
@@ -85,4 +117,4 @@ def _watch_lifeline() -> None:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE_S)
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)  # and what this role has started: it leads a session of its own

@@ -9,7 +9,6 @@ from envs.pool import WorkerPool
 from stream_rl import config as configuration
 from stream_rl.app import preflight
 from stream_rl.config import Config
-from stream_rl.errors import ConfigError
 from stream_rl.observe.rundir import RunDirectory
 from stream_rl.ports import Generator
 
@@ -38,14 +37,10 @@ async def start_generator(config: Config, run: RunDirectory, model: str, index: 
         seed=config.seed * 1000 + index,
         run_id=run.run_id,
     )
-    match preflight.engine(config):
-        case "vllm":
-            from stream_rl.generate.vllm_engine import VllmGenerator
+    if preflight.engine(config) == "vllm":
+        from stream_rl.generate.vllm_engine import VllmGenerator
 
-            return await VllmGenerator.start(options)
-        case "transformers":
-            from stream_rl.generate.transformers_engine import TransformersGenerator
+        return await VllmGenerator.start(options)
+    from stream_rl.generate.transformers_engine import TransformersGenerator
 
-            return await TransformersGenerator.start(options)
-        case other:
-            raise ConfigError("generate.engine", f"{other!r} cannot train: it is for tests and simulation.")
+    return await TransformersGenerator.start(options)

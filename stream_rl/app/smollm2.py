@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from learner import small_models
 from stream_rl.app.policy_cache import cached
 from stream_rl.errors import ConfigError
 
@@ -24,6 +23,8 @@ _FORMAT = 1  # of what `ensure` writes; raised when that changes
 
 def ensure(cache: Path, *, tiny: bool, on_progress: Callable[[str, int, int], None]) -> Path:
     """A folder with the model (or a tiny random Llama) and its tokenizer. Raises `ConfigError` without the package."""
+    from learner import gguf_model, small_models  # heavy: torch
+
     weights = gguf_file()
     name = "smollm2-tiny" if tiny else "smollm2"
     key = f"{name}-{importlib.metadata.version(PACKAGE)}-{_FORMAT}"
@@ -32,7 +33,7 @@ def ensure(cache: Path, *, tiny: bool, on_progress: Callable[[str, int, int], No
         on_progress("reading SmolLM2's tokenizer", 0, 2)
         tokenizer = read_tokenizer(weights)
         on_progress("making a tiny Llama" if tiny else "converting SmolLM2-135M-Instruct", 1, 2)
-        small_models.save(_tiny(tokenizer) if tiny else read_model(weights), folder)
+        small_models.save(_tiny(tokenizer) if tiny else gguf_model.read_model(weights), folder)
         tokenizer.save_pretrained(str(folder))
         on_progress("saved", 2, 2)
 
@@ -56,23 +57,9 @@ def read_tokenizer(weights: Path) -> Any:
     return AutoTokenizer.from_pretrained(str(weights.parent), gguf_file=weights.name)
 
 
-def read_model(weights: Path) -> Any:
-    """The network in bfloat16. The dequantised weights go into a plain model that knows of no quantisation."""
-    import torch
-    from transformers import AutoModelForCausalLM, LlamaForCausalLM
-
-    with small_models.no_progress_bars():
-        read = AutoModelForCausalLM.from_pretrained(str(weights.parent), gguf_file=weights.name, dtype=torch.float32)
-    config = read.config
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
-    config.tie_word_embeddings = True
-    model = LlamaForCausalLM(config)
-    model.load_state_dict(read.state_dict())
-    return model.to(torch.bfloat16)
-
-
 def _tiny(tokenizer: Any) -> Any:
+    from learner import small_models  # heavy: torch
+
     return small_models.llama(
         small_models.SHAPES["tiny"],
         vocab_size=len(tokenizer),

@@ -10,7 +10,7 @@ import math
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ import anyio.abc
 import msgspec
 
 from stream_rl.app.process import RoleProcess
-from stream_rl.config import Config
 from stream_rl.observe.rundir import RunDirectory, append_json
 
+_BAD_CONFIGURATION = 2  # exit code of a role that would fail again
 _RESTARTS = 5  # of one role without any update between them
 _FIRST_BACKOFF_S = 1.0
-_GRACE_S = 30.0  # between the end of the orchestrator and killing what is left
+_TOLD_S = 5.0  # between the end of the orchestrator and SIGTERM for what is left
+_GRACE_S = 25.0  # between SIGTERM and SIGKILL
 
 Board = Callable[[dict[str, Any]], None]
 
@@ -50,16 +51,17 @@ class Plans(msgspec.Struct, frozen=True, kw_only=True):
 class Supervisor:
     """Runs one run. `run` returns the exit code: 0 complete or stopped in order, 1 failed, 130 stopped at once."""
 
-    def __init__(self, *, config: Config, run: RunDirectory, plans: Plans, weights: Path, board: Board) -> None:
-        self._config = config
+    def __init__(self, *, run: RunDirectory, plans: Plans, scratch: Sequence[Path], board: Board) -> None:
+        """`scratch`: folders of this run outside its directory, removed at the end."""
         self._run_dir = run
         self._plans = plans
-        self._weights = weights
+        self._scratch = scratch
         self._board = board
         self._live: dict[str, RoleProcess] = {}
         self._orchestrator: RoleProcess | None = None
         self._failure: str | None = None
         self._exit_code = 1
+        self._said: dict[str, tuple[str, int]] = {}  # last words of roles, with the exit code they ask for
         self._stopping = False
         self._restarts: dict[str, int] = {}
         self._tasks: anyio.abc.TaskGroup
@@ -75,7 +77,8 @@ class Supervisor:
                 tasks.cancel_scope.cancel()
         finally:
             self._kill_all()
-            shutil.rmtree(self._weights, ignore_errors=True)
+            for folder in self._scratch:
+                shutil.rmtree(folder, ignore_errors=True)
             self._run_dir.address.unlink(missing_ok=True)
         if self._killed:
             return 130
@@ -92,14 +95,16 @@ class Supervisor:
         addresses: dict[str, str] = {}
         for plan in plans.services:
             ready = await self._ready(plan)
-            if ready is None:
+            if ready is None or self._stopping:
                 return
             addresses[plan.name] = ready["address"]
         plan = plans.orchestrator(addresses)
         ready = await self._ready(plan)
-        if ready is None:
+        if ready is None or plan.name not in self._live:
             return
         self._orchestrator = self._live[plan.name]
+        if self._stopping:
+            self._orchestrator.terminate()
         for worker in plans.workers(ready["address"], policy["path"]):
             self._tasks.start_soon(self._keep, worker)
         await self._orchestrator.wait()
@@ -143,25 +148,35 @@ class Supervisor:
                     self._heard(plan, event)
             code = await process.wait()
             self._ended(plan, process)
+            if code == 0 and ready is None:
+                return  # it was told to finish
+            self._restarts[plan.name] = self._restarts.get(plan.name, 0) + 1
+            hopeless = ready is not None or code == _BAD_CONFIGURATION or self._restarts[plan.name] > _RESTARTS
             if ready is not None:
                 await ready.send(None)
-            over = self._stopping or (self._orchestrator is not None and self._orchestrator.returncode is not None)
-            if over or (code == 0 and not plan.restart):
-                if code not in (0, None) and plan.name == "orchestrator":
+            if self._is_ending():
+                if code and plan.name == "orchestrator" and self._orchestrator:
                     self._fail(plan, process, code)
                 return
-            self._restarts[plan.name] = self._restarts.get(plan.name, 0) + 1
-            if not plan.restart or self._restarts[plan.name] > _RESTARTS:
+            if hopeless or not plan.restart:
                 self._fail(plan, process, code)
                 return
             self._say("role_restarted", name=plan.name, exit_code=code, wait_s=backoff_s)
             await anyio.sleep(backoff_s)
+            if self._is_ending():
+                return
             backoff_s = min(30.0, 2 * backoff_s)
+
+    def _is_ending(self) -> bool:
+        ended = self._orchestrator is not None and self._orchestrator.returncode is not None
+        return self._stopping or ended
 
     async def _start(self, plan: RolePlan) -> RoleProcess:
         log = self._run_dir.logs / f"{plan.name}.log"
         process = await RoleProcess.start(plan.name, plan.arguments, log=log, environment=plan.environment)
         self._live[plan.name] = process
+        if self._stopping:  # asked to stop while it was being started
+            process.kill()
         return process
 
     def _ended(self, plan: RolePlan, process: RoleProcess) -> None:
@@ -172,9 +187,7 @@ class Supervisor:
     def _heard(self, plan: RolePlan, event: dict[str, Any]) -> None:
         match event["type"]:
             case "failed":
-                self._exit_code = int(event["exit_code"])
-                if not plan.restart:
-                    self._failure = self._failure or f"{plan.name}: {event['error']}"
+                self._said[plan.name] = (event["error"], int(event["exit_code"]))
             case "restart":
                 if process := self._live.get(event["name"]):
                     process.kill()
@@ -185,8 +198,11 @@ class Supervisor:
 
     def _fail(self, plan: RolePlan, process: RoleProcess, code: int | None) -> None:
         """The run cannot go on. The first reason is the one that is told."""
-        how = f"ended with signal {-code}" if code and code < 0 else f"ended with exit code {code}"
-        self._failure = self._failure or f"{plan.name} {how}; the end of {process.log}:\n{process.last_words()}"
+        if self._failure is None:
+            how = f"ended with signal {-code}" if code and code < 0 else f"ended with exit code {code}"
+            tail = f"{how}; the end of {process.log}:\n{process.last_words()}"
+            said, self._exit_code = self._said.get(plan.name, (tail, 1))
+            self._failure = f"{plan.name}: {said}"
         self._say("failing", role=plan.name, exit_code=code)
         if not self._stopping:
             self._stopping = True
@@ -200,14 +216,14 @@ class Supervisor:
         self._kill_all()
 
     async def _drain(self) -> None:
-        """The orchestrator has ended: the others were told, and get some time."""
+        """The orchestrator has ended: those it knew were told, and get a moment; then everybody is asked to stop."""
         self._stopping = True
-        for name, process in self._live.items():
-            if name.startswith("judge"):
+        for wait_s in (_TOLD_S, _GRACE_S):
+            with anyio.move_on_after(wait_s):
+                for process in list(self._live.values()):
+                    await process.wait()
+            for process in self._live.values():
                 process.terminate()
-        with anyio.move_on_after(_GRACE_S):
-            for process in list(self._live.values()):
-                await process.wait()
         self._kill_all()
 
     async def _watch_signals(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from stream_rl.errors import GenerationFailed
 from stream_rl.ports import GenerateRequest
-from stream_rl.types import VersionSpan
+from stream_rl.types import FloatArray, VersionSpan
 
 MIN_TEMPERATURE = 0.01  # vLLM silently raises lower ones to this
+_ROUNDING = 1e-4  # a token that is certain may come out a little above 0
 
 
 def check(request: GenerateRequest, *, max_model_len: int, vocab_size: int) -> int:
@@ -56,3 +59,11 @@ def check_spans(spans: tuple[VersionSpan, ...], num_tokens: int) -> None:
     if counted != num_tokens or versions != sorted(versions):
         told = ", ".join(f"{span.num_tokens} of version {span.version}" for span in spans)
         raise GenerationFailed(f"{num_tokens} tokens were sampled, but the engine accounts for {told or 'none'}")
+
+
+def check_logprobs(logprobs: FloatArray) -> None:
+    """Log-probabilities are finite and not above 0, up to rounding; else `GenerationFailed`: the weights are bad."""
+    if len(logprobs) and not (np.isfinite(logprobs).all() and float(logprobs.max()) < _ROUNDING):
+        raise GenerationFailed(
+            f"log-probabilities must be finite and at most 0; sampled tokens have {logprobs.min()} to {logprobs.max()}"
+        )

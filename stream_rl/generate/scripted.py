@@ -12,7 +12,7 @@ import anyio.to_thread
 import numpy as np
 
 from stream_rl import fingerprint
-from stream_rl.errors import GenerationFailed
+from stream_rl.errors import GenerationFailed, GeneratorBroken
 from stream_rl.generate import requests
 from stream_rl.generate.live import LiveWeights
 from stream_rl.ports import GenerateRequest, GenerateResult
@@ -113,4 +113,4 @@ class ScriptedGenerator:
 
     def _refuse_if_closed(self) -> None:
         if self._live.poison is not None:
-            raise GenerationFailed(self._live.poison)
+            raise GeneratorBroken(self._live.poison)

@@ -17,7 +17,7 @@ import anyio.to_thread
 import numpy as np
 
 from stream_rl import fingerprint
-from stream_rl.errors import GenerationFailed, WeightsRejected
+from stream_rl.errors import GeneratorBroken, WeightsRejected
 from stream_rl.generate import requests
 from stream_rl.generate.batch_model import BatchModel, Row
 from stream_rl.generate.live import LiveWeights
@@ -160,13 +160,15 @@ class TransformersGenerator:
 
     def _result(self, ticket: _Ticket) -> GenerateResult:
         if ticket.failure is not None:
-            raise GenerationFailed(ticket.failure)
+            raise GeneratorBroken(ticket.failure)
         token_ids = np.asarray(ticket.row.sampled, dtype=np.int32)
         spans = requests.merge_spans(ticket.spans)
         requests.check_spans(spans, len(token_ids))
+        logprobs = np.asarray(ticket.row.logprobs, dtype=np.float32)
+        requests.check_logprobs(logprobs)
         return GenerateResult(
             token_ids=token_ids,
-            logprobs=np.asarray(ticket.row.logprobs, dtype=np.float32),
+            logprobs=logprobs,
             spans=spans,
             cut=not ticket.row.stopped,
         )

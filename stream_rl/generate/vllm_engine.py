@@ -28,7 +28,7 @@ import anyio.to_thread
 import numpy as np
 
 from stream_rl import fingerprint
-from stream_rl.errors import GenerationFailed, WeightsRejected
+from stream_rl.errors import GenerationFailed, GeneratorBroken, WeightsRejected
 from stream_rl.generate import requests
 from stream_rl.generate.live import LiveWeights
 from stream_rl.generate.options import GeneratorOptions, ModelShape, model_shape
@@ -134,7 +134,7 @@ class VllmGenerator:
     @property
     def _llm(self) -> AsyncLLM:
         if self._engine is None:
-            raise GenerationFailed(f"{self._live.poison}; restart the generator")
+            raise GeneratorBroken(f"{self._live.poison}; restart the generator")
         return self._engine
 
     async def _run(self, request: GenerateRequest, limit: int) -> Any:
@@ -151,7 +151,9 @@ class VllmGenerator:
         except EngineDeadError as error:
             if self._live.poison is None:
                 self._live.broke("the vLLM engine process died; its last words are in this role's log")
-            raise GenerationFailed(str(self._live.poison)) from error
+            raise GeneratorBroken(str(self._live.poison)) from error
+        except GeneratorBroken:
+            raise
         except Exception as error:
             raise GenerationFailed(f"vLLM could not serve the request: {_told(error)}") from error
         if final is None or final.outputs[0].finish_reason not in ("stop", "length"):
@@ -169,6 +171,7 @@ class VllmGenerator:
             raise GenerationFailed(f"vLLM gave {len(output.logprobs)} log-probabilities for {len(token_ids)} tokens")
         # Flat layout with no alternatives asked for: the sampled token's entry comes first at each position.
         logprobs = np.asarray([output.logprobs.logprobs[i] for i in output.logprobs.start_indices], dtype=np.float32)
+        requests.check_logprobs(logprobs)
         return GenerateResult(token_ids=token_ids, logprobs=logprobs, spans=spans, cut=output.finish_reason == "length")
 
     def _number(self, label: str) -> int:
@@ -203,7 +206,7 @@ class VllmGenerator:
 
     def _refuse_if_poisoned(self) -> None:
         if self._live.poison is not None:
-            raise GenerationFailed(f"{self._live.poison}; restart the generator")
+            raise GeneratorBroken(f"{self._live.poison}; restart the generator")
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from stream_rl.errors import LinkError
+from stream_rl.errors import LinkError, MessageTooLarge
 from stream_rl.link.frames import MAX_PARTS, Payload, Standing, Terms
 
 
@@ -32,15 +32,15 @@ class Outbox:
         return self.acked == self.sent
 
     def measure(self, payload: Payload) -> int:
-        """Bytes of a message. Raises `LinkError` for one that the peer would never take."""
+        """Bytes of a message. Raises `MessageTooLarge` for one that the peer would never take."""
         size = payload_bytes(payload)
         if size > self._max_bytes:
-            raise LinkError(
+            raise MessageTooLarge(
                 f"a message of {size} bytes is larger than the {self._max_bytes} bytes that the peer accepts; "
                 "send less in one message or raise max_message_bytes and window_bytes of its limits"
             )
         if len(payload) >= MAX_PARTS:
-            raise LinkError(f"a message of {len(payload) - 1} arrays; at most {MAX_PARTS - 2} fit one message")
+            raise MessageTooLarge(f"a message of {len(payload) - 1} arrays; at most {MAX_PARTS - 2} fit one message")
         return size
 
     def has_room(self, size: int) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,12 @@ class RunDirectory:
         if (root / "config.toml").exists():
             raise UsageError(f"{root} already holds a run; go on with --resume {root}, or choose another --name")
         run = cls(root)
-        for folder in (run.checkpoints, run.logs, run.report):
-            folder.mkdir(parents=True, exist_ok=True)
-        (root / "run_id").write_text(secrets.token_hex(6), encoding="ascii")
+        try:
+            for folder in (run.checkpoints, run.logs, run.report):
+                folder.mkdir(parents=True, exist_ok=True)
+            (root / "run_id").write_text(secrets.token_hex(6), encoding="ascii")
+        except OSError as error:
+            raise UsageError(f"{root} cannot be made: {error.strerror}") from None
         return run
 
     @classmethod
@@ -38,6 +43,19 @@ class RunDirectory:
         known = sorted(p.parent.name for p in base.glob("*/run_id"))
         there = f"runs here: {', '.join(known[-8:])}" if known else f"there are no runs under {base}"
         raise UsageError(f"no run {name!r}; {there}")
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the run for this process. The lock goes with the process, however it ends.
+
+        Raises `UsageError` while another process holds it.
+        """
+        with (self.root / "lock").open("w", encoding="ascii") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(f"{self.root} is running; stop it first (Ctrl-C where it was started)") from None
+            yield
 
     @property
     def run_id(self) -> str:

@@ -32,10 +32,10 @@ class JudgingStage:
         *,
         workers: int,
         required: bool,
-        deliver: Callable[[Verdict], Awaitable[None]],
+        deliver: Callable[[Trajectory, Verdict], Awaitable[None]],
         trouble: Callable[[str | None], None],
     ) -> None:
-        """`deliver` takes each verdict; `trouble` is told what is wrong, and None when it is over."""
+        """`deliver` takes each verdict with what it is about; `trouble` hears what is wrong, None when it is over."""
         self._judge = judge
         self._workers = workers
         self._required = required
@@ -67,7 +67,7 @@ class JudgingStage:
     async def _work(self, queue: anyio.abc.ObjectReceiveStream[Trajectory]) -> None:
         async with queue:
             async for trajectory in queue:
-                await self._deliver(await self._tag(trajectory))
+                await self._deliver(trajectory, await self._tag(trajectory))
 
     async def _tag(self, trajectory: Trajectory) -> Verdict:
         wait_s = _FIRST_WAIT_S

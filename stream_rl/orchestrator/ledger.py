@@ -195,9 +195,15 @@ class Ledger:
     def rewind(self, version: int, at: float) -> int:
         """Resume from a checkpoint of `version`: rounds trained after it are selected again, unchanged.
 
-        Returns the number of groups put back.
+        A round before it that is only `selected` was trained: the process ended between the checkpoint and the
+        learner's report. Returns the number of groups put back.
         """
         with self._transaction():
+            unreported = self._db.execute(
+                "SELECT group_id, round FROM groups WHERE state = 'selected' AND round < ?", (version,)
+            ).fetchall()
+            for group_id, round_ in unreported:
+                self._advance(group_id, "trained", at, str(round_))
             rows = self._db.execute(
                 "SELECT group_id FROM groups WHERE state = 'trained' AND round >= ?", (version,)
             ).fetchall()

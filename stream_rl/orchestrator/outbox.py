@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from stream_rl.errors import LinkError
+from stream_rl.errors import LinkError, MessageTooLarge
 from stream_rl.ports import Hub
 
 M = TypeVar("M")
@@ -69,6 +69,8 @@ class Outboxes(Generic[M, R]):
                 try:
                     if not gone:
                         await self._hub.send(peer, message)
+                except MessageTooLarge:
+                    raise
                 except LinkError:
                     gone = True  # PeerLeft is on its way to the actor; until then its messages are dropped here
         sent.set()

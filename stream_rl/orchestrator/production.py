@@ -19,7 +19,7 @@ from stream_rl.orchestrator.ledger import GroupRow, Ledger
 from stream_rl.orchestrator.state import RunState
 from stream_rl.orchestrator.tasks import TaskStream
 from stream_rl.rubrics.steering import Steering
-from stream_rl.types import Verdict
+from stream_rl.types import Trajectory, Verdict
 
 _FAILURES_IN_A_ROW = 4  # rounds' worth of discarded groups without one good group between them
 
@@ -78,13 +78,12 @@ class Production:
     async def _next(self) -> Flight | None:
         """A group to lease: one whose producer is gone, or a new one where a round has a free place."""
         state = self._state
-        if self._again:
-            flight = state.flights[self._again.popleft()]
+        if flight := self._next_again():
             await state.ledger.do(Ledger.lease_again, flight.group_id, state.wall())
             return flight
         round_ = state.gate.open_round
-        if round_ is None:
-            return None
+        if round_ is None or (round_ > state.gate.version and self._buffered() >= state.config.buffer):
+            return None  # the round the learner needs next is filled whatever waits, so a full buffer cannot lock
         ticket = self._tickets.take()
         steering = self.steering[ticket.task.environment]
         algorithm = state.config.algorithm
@@ -105,6 +104,21 @@ class Production:
         state.flights[row.group_id] = flight
         return flight
 
+    def _next_again(self) -> Flight | None:
+        """A group whose producer is gone. After a fall back to a checkpoint its round may not be open yet."""
+        last_open = self._state.gate.version + self._state.depth
+        for group_id in self._again:
+            if self._state.flights[group_id].row.round <= last_open:
+                self._again.remove(group_id)
+                return self._state.flights[group_id]
+        return None
+
+    def _buffered(self) -> int:
+        """Judged groups that wait for their round to be selected and delivered."""
+        version = self._state.gate.version
+        waiting = ("candidate", "selected")
+        return sum(f.stage in waiting and f.row.round > version for f in self._state.flights.values())
+
     async def take_trajectory(self, peer: str, message: TrajectoryDone) -> None:
         """Keep one rollout. One of a lease that is somebody else's by now, or a duplicate, is ignored."""
         state, trajectory = self._state, message.trajectory
@@ -114,6 +128,7 @@ class Production:
         await state.ledger.do(Ledger.add_trajectory, trajectory, "train")
         flight.trajectories[trajectory.id] = trajectory
         state.tally.trajectory(trajectory)
+        state.progress()
         if self._judging and trajectory.valid:
             self._judging.submit(trajectory)
 
@@ -138,15 +153,16 @@ class Production:
         else:
             await self._judge_done(flight)
 
-    async def take_verdict(self, verdict: Verdict) -> None:
-        """Keep one verdict, unless its group was discarded or leased again while it was judged."""
+    async def take_verdict(self, trajectory: Trajectory, verdict: Verdict) -> None:
+        """Keep one verdict, unless its group was discarded or leased again while this very rollout was judged."""
         state = self._state
-        flight = state.flights.get(verdict.trajectory_id.rsplit("/", 1)[0])
-        if flight is None or verdict.trajectory_id not in flight.trajectories:
+        state.tally.verdict(verdict)
+        state.progress()
+        flight = state.flights.get(trajectory.group_id)
+        if flight is None or flight.trajectories.get(trajectory.id) is not trajectory:
             return
         await state.ledger.do(Ledger.add_verdict, verdict)
         flight.verdicts[verdict.trajectory_id] = verdict
-        state.tally.verdict(verdict)
         await self._judge_done(flight)
 
     async def _judge_done(self, flight: Flight) -> None:
@@ -179,6 +195,7 @@ class Production:
     def lost(self, group_id: str) -> None:
         """Its producer is gone: what it sent is dropped, and the group is leased again."""
         if flight := self._state.flights.get(group_id):
+            self._state.tally.lost(flight)
             flight.stage = "waiting"
             flight.producer = None
             flight.trajectories.clear()

@@ -60,7 +60,7 @@ class Rounds:
     async def select(self) -> None:
         """Close every round whose candidates are all there; with 'all', pass each candidate on at once."""
         gate, algorithm = self._state.gate, self._state.config.algorithm
-        for round_ in range(gate.version, gate.version + self._state.config.async_depth + 1):
+        for round_ in range(gate.version, gate.version + self._state.depth + 1):
             flights = self._state.round(round_)
             candidates = [f for f in flights if f.stage == "candidate"]
             complete = gate.is_full(round_) and len(candidates) == len(flights)

@@ -45,15 +45,17 @@ from stream_rl.orchestrator.production import Production
 from stream_rl.orchestrator.rounds import Rounds
 from stream_rl.orchestrator.standing import in_words, standing
 from stream_rl.orchestrator.state import Board, RunState
+from stream_rl.orchestrator.tally import Tally
 from stream_rl.orchestrator.validation import Validation
 from stream_rl.orchestrator.weight_sync import WeightSync
 from stream_rl.orchestrator.writer import LedgerWriter
 from stream_rl.ports import Hub, Judge, PeerJoined, PeerLeft, Received
 from stream_rl.rubrics.vocabulary import Vocabulary
-from stream_rl.types import Verdict
+from stream_rl.types import Trajectory, Verdict
 
 
 class _Judged(msgspec.Struct, frozen=True, eq=False):
+    trajectory: Trajectory
     verdict: Verdict
 
 
@@ -104,8 +106,10 @@ class Orchestrator:
                 trouble=self._judge_trouble,
             )
         self._judge_problem: str | None = None
+        # A group leased S updates ahead is S updates old when it is trained: more than `max_lag` ahead is in vain.
+        depth = min(config.async_depth, config.lag_limit)
         gate = Gate(
-            depth=config.async_depth,
+            depth=depth,
             candidates=config.groups.candidates,
             last_round=max(config.updates, version),
             version=version,
@@ -115,10 +119,12 @@ class Orchestrator:
             run=run,
             ledger=LedgerWriter(ledger),
             gate=gate,
+            depth=depth,
             vocabulary=vocabulary,
             judged=judge is not None,
             board=board,
             outboxes=Outboxes(hub),
+            tally=Tally({e.url: (e.price_in, e.price_out) for e in config.judge.endpoints}),
             clock=clock,
             wall=wall,
             checkpoint_version=version or -1,
@@ -172,9 +178,9 @@ class Orchestrator:
         await self._inbox_send.send(_Stop("asked to stop"))
 
     async def _watch_stall(self) -> None:
-        """Progress, not work in flight, is what is watched."""
+        """Progress, not work in flight, is what is watched. Waiting for judges is a state with a name, no stall."""
         limit_s = self._state.config.stall_s
-        while (quiet_s := self._state.clock() - self._state.progress_s) < limit_s:  # noqa: ASYNC110  no event tells of its absence
+        while (quiet_s := self._state.quiet_s()) < limit_s:  # noqa: ASYNC110  no event tells of its absence
             await anyio.sleep(limit_s - quiet_s)
         await self._inbox_send.send(_Stalled(quiet_s))
 
@@ -185,11 +191,13 @@ class Orchestrator:
 
         self._tasks.start_soon(overdue)
 
-    async def _judged(self, verdict: Verdict) -> None:
-        await self._inbox_send.send(_Judged(verdict))
+    async def _judged(self, trajectory: Trajectory, verdict: Verdict) -> None:
+        await self._inbox_send.send(_Judged(trajectory, verdict))
 
     def _judge_trouble(self, problem: str | None) -> None:
         self._judge_problem = problem
+        self._state.waits_for_judge = problem is not None
+        self._state.progress()
         self._state.event("judge", problem=problem)
 
     # one event
@@ -200,7 +208,7 @@ class Orchestrator:
                 await self._receive(event.peer, event.message)
                 event.ack()  # what it carried is in the ledger
             case _Judged():
-                await self._production.take_verdict(event.verdict)
+                await self._production.take_verdict(event.trajectory, event.verdict)
             case PeerJoined():
                 self._state.outboxes.open(event.peer)
                 if event.role == "producer":

@@ -32,6 +32,7 @@ class RunState:
     run: RunDirectory
     ledger: LedgerWriter
     gate: Gate
+    depth: int  # S of the gate
     vocabulary: Vocabulary
     judged: bool  # whether groups wait for verdicts
     board: Board  # is told what people see
@@ -48,6 +49,7 @@ class RunState:
     evaluating: int | None = None  # version under evaluation
     checkpoint_version: int = -1  # newest checkpoint
     progress_s: float = 0.0  # when something last got done
+    waits_for_judge: bool = False  # no endpoint answers, and verdicts are required
     wall_offset_s: float = 0.0
     train_offset_s: float = 0.0
 
@@ -73,6 +75,10 @@ class RunState:
     def progress(self) -> None:
         """Something got done; the stall watchdog starts again."""
         self.progress_s = self.clock()
+
+    def quiet_s(self) -> float:
+        """Seconds without progress; 0 while the run knowingly waits for its judges."""
+        return 0.0 if self.waits_for_judge else self.clock() - self.progress_s
 
     def round(self, round_: int) -> list[Flight]:
         """Groups of a round in admission order."""

@@ -14,7 +14,9 @@ from stream_rl.types import Trajectory, Verdict
 class Tally:
     """Counts what happens; `line` merges it with the learner's numbers and starts again."""
 
-    def __init__(self) -> None:
+    def __init__(self, prices: Mapping[str, tuple[float, float]] | None = None) -> None:
+        """`prices`: per million prompt and completion tokens, by endpoint address."""
+        self._prices = dict(prices or {})
         self._reset()
 
     def _reset(self) -> None:
@@ -23,6 +25,7 @@ class Tally:
         self.discarded_tokens = 0
         self.invalid_trajectories = 0
         self.judge = {"prompt": 0, "completion": 0}
+        self.judge_price = 0.0
         self.judge_seconds: list[float] = []
         self.abstained_tags = 0
         self.tags = 0
@@ -37,6 +40,8 @@ class Tally:
         """A judging ended."""
         self.judge["prompt"] += verdict.prompt_tokens
         self.judge["completion"] += verdict.completion_tokens
+        price_in, price_out = self._prices.get(verdict.endpoint, (0.0, 0.0))
+        self.judge_price += (verdict.prompt_tokens * price_in + verdict.completion_tokens * price_out) / 1e6
         self.judge_seconds.append(verdict.seconds)
         self.tags += len(verdict.tags)
         self.abstained_tags += sum(tag.value == "abstained" for tag in verdict.tags)
@@ -44,6 +49,10 @@ class Tally:
     def discard(self, flight: Flight, reason: str) -> None:
         """A group will never be trained."""
         self.discarded[reason] += 1
+        self.discarded_tokens += flight.sampled_tokens
+
+    def lost(self, flight: Flight) -> None:
+        """What a lost producer had sent of a group is dropped; the group itself is leased again."""
         self.discarded_tokens += flight.sampled_tokens
 
     def role_states(self, name: str, states: Mapping[str, float]) -> None:
@@ -71,6 +80,7 @@ class Tally:
             **learner.get("tokens", {}),
         }
         line = {
+            **{key: value for key, value in learner.items() if key != "tokens"},
             "step": step,
             "version": step + 1,
             "groups": {
@@ -97,11 +107,11 @@ class Tally:
             "cut_share": sum(turn.cut for turn in turns) / num_turns,
             "invalid_trajectories": self.invalid_trajectories,
             "judge": {
-                "seconds_mean": statistics.fmean(self.judge_seconds) if self.judge_seconds else 0.0,
-                "abstained_share": self.abstained_tags / max(1, self.tags),
+                "seconds_mean": statistics.fmean(self.judge_seconds) if self.judge_seconds else None,
+                "abstained_share": self.abstained_tags / self.tags if self.tags else None,
+                "price": self.judge_price,
             },
             "roles": {name: dict(sorted(states.items())) for name, states in sorted(self.roles.items())},
-            **{key: value for key, value in learner.items() if key != "tokens"},
             "tokens": tokens,
         }
         self._reset()

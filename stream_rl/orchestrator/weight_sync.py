@@ -28,7 +28,8 @@ class WeightSync:
         if state.config.weights.mode == "drain" and state.fleet.running and state.behind:
             return
         for producer in state.fleet.ready:
-            if producer.asked < manifest.version:
+            # One at a time: a slow generator goes on with the newest version, whose file is sure to be there.
+            if producer.asked == producer.version < manifest.version:
                 producer.asked = manifest.version
                 state.outboxes.post(producer.peer, UpdateWeights(manifest=manifest))
                 self._watch(producer.peer, manifest.version)

@@ -10,7 +10,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from stream_rl.errors import EnvironmentFailed, GenerationFailed
+from stream_rl.errors import EnvironmentFailed, GenerationFailed, GeneratorBroken
 from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import EnvironmentPool, EnvironmentSession, GenerateRequest, Generator
 from stream_rl.producer.episode import Episode, Plan
@@ -69,6 +69,8 @@ async def rollout(plan: Plan, means: Means, deadline_s: float) -> Trajectory:
     with anyio.move_on_after(deadline_s) as scope:
         try:
             await _play(episode, plan, means)
+        except GeneratorBroken:
+            raise  # no rollout of this process can succeed any more: its leases must go elsewhere
         except (EnvironmentFailed, GenerationFailed) as failure:
             error = f"{type(failure).__name__}: {failure}"
     if scope.cancelled_caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,25 @@ def _update(step: int) -> Callable[[dict[str, Any]], bool]:
     return lambda event: event["type"] == "update" and event["step"] >= step
 
 
-def _weights_left(folder: Path, name: str) -> list[str]:
+def _left_outside(folder: Path, name: str) -> list[str]:
+    """Weights, sockets and whatever else carries the run's id outside its directory."""
     run_id = (folder / "runs" / name / "run_id").read_text().strip()
-    return [str(p) for p in Path("/dev/shm").glob(f"*{run_id}*")]
+    places = (Path("/dev/shm"), Path(tempfile.gettempdir()))
+    return [str(p) for place in places for p in place.glob(f"*{run_id}*")]
+
+
+def _sockets() -> set[str]:
+    return {str(p) for p in Path(tempfile.gettempdir()).iterdir() if p.is_socket()}
 
 
 @pytest.mark.vllm
 def test_the_whole_stream_with_vllm(tmp_path: Path) -> None:
+    sockets = _sockets()
     up = Up(tmp_path, "--name", "t", *overrides("generate.engine=vllm", "updates=4", "async_depth=2"))
     up.succeed(within_s=120)
     assert gone(tmp_path) == []
-    assert _weights_left(tmp_path, "t") == []
+    assert _left_outside(tmp_path, "t") == []
+    assert _sockets() <= sockets
     run_dir = tmp_path / "runs" / "t"
     lines = list(read_json_lines(run_dir / "metrics.jsonl"))
     assert [line["step"] for line in lines] == [0, 1, 2, 3]
@@ -71,7 +80,7 @@ def test_ctrl_c_stops_in_order_and_resume_goes_on(tmp_path: Path) -> None:
     up.interrupt()
     up.succeed(within_s=60)
     assert gone(tmp_path) == []
-    assert _weights_left(tmp_path, "t") == []
+    assert _left_outside(tmp_path, "t") == []
     assert not (tmp_path / "runs" / "t" / "address").exists()
     saved = [int(e["version"]) for e in up.events if e["type"] == "checkpoint"]
     steps = [line["step"] for line in read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl")]

@@ -68,7 +68,11 @@ def _policy(config: Config) -> Iterator[Fact]:
     from stream_rl.app.embedded_policy import ensure_policy
     from stream_rl.renderer import load_renderer
 
-    folder = ensure_policy(config.policy.model, config.policy.init, None, lambda what, step, total: None)
+    def progress(what: str, step: int, total: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{what}: {step}/{total} ")
+
+    folder = ensure_policy(config.policy.model, config.policy.init, None, progress)
     renderer = load_renderer(str(folder))
     yield Fact(name="template", value=f"prefix-preserving ({folder.name})")
     longest = 0

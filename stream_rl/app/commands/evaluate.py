@@ -13,6 +13,7 @@ import anyio
 
 from stream_rl import config as configuration
 from stream_rl.app import defaults, preflight
+from stream_rl.app.plans import engine_variables
 from stream_rl.app.process import RoleProcess
 from stream_rl.config import Config
 from stream_rl.errors import RoleDied, UsageError
@@ -22,15 +23,16 @@ from stream_rl.observe.rundir import RunDirectory
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print success by environment, overall and its standard error."""
     model, config = _target(arguments)
-    preflight.check_static(config)
+    preflight.check_generation(config)
     with tempfile.TemporaryDirectory(prefix="stream-rl-eval-") as folder:
         run_dir = RunDirectory.create(Path(folder))
         run_dir.config.write_text(configuration.to_toml(config), encoding="utf-8")
         summary = anyio.run(_evaluate, run_dir, str(Path(model).resolve()))
     facts = {"target": arguments.target, "model": model, **summary}
+    code = 0 if summary["valid"] else 1
     if arguments.json:
         sys.stdout.write(json.dumps(facts) + "\n")
-        return 0
+        return code
     success, stderr = summary["success"], summary["stderr"]
     for name, value in success["by_env"].items():
         sys.stdout.write(f"{name}: {value:.3f}\n")
@@ -39,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"overall: {overall} ({summary['tasks']} tasks x {summary['rollouts']} rollouts, "
         f"{summary['invalid']} invalid, {summary['engine']})\n"
     )
-    return 0
+    return code
 
 
 def _target(arguments: argparse.Namespace) -> tuple[str, Config]:
@@ -62,16 +64,17 @@ def _target(arguments: argparse.Namespace) -> tuple[str, Config]:
 
 
 async def _evaluate(run_dir: RunDirectory, model: str) -> dict[str, Any]:
+    sockets = engine_variables(run_dir.root / "s")
     arguments = ["evaluate", "--run", str(run_dir.root), "--model", model]
-    process = await RoleProcess.start("evaluate", arguments, log=run_dir.logs / "evaluate.log")
+    process = await RoleProcess.start("evaluate", arguments, log=run_dir.logs / "evaluate.log", environment=sockets)
     result: dict[str, Any] | None = None
-    problem = ""
+    problem, exit_code = "", 1
     try:
         async for event in process.events():
             if event["type"] == "ready":
                 result = event
             elif event["type"] == "failed":
-                problem = event["error"]
+                problem, exit_code = event["error"], int(event["exit_code"])
             elif event["type"] == "progress" and sys.stderr.isatty():
                 sys.stderr.write(f"\r{event['done']}/{event['total']} tasks")
         await process.wait()
@@ -79,5 +82,7 @@ async def _evaluate(run_dir: RunDirectory, model: str) -> dict[str, Any]:
         process.kill()
         await process.aclose()
     if result is None:
-        raise RoleDied(problem or f"the evaluation ended without a result:\n{process.last_words()}")
+        failure = RoleDied(problem or f"the evaluation ended without a result:\n{process.last_words()}")
+        failure.exit_code = exit_code
+        raise failure
     return {key: value for key, value in result.items() if key not in ("type", "version", "versions")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Any
 import anyio
 import msgspec
 
+from learner.checkpoint_state import latest
 from stream_rl import config as configuration
 from stream_rl.app import defaults, preflight
-from stream_rl.app.plans import plans
+from stream_rl.app.plans import plans, sockets_folder
 from stream_rl.app.supervisor import Supervisor
 from stream_rl.config import Config
 from stream_rl.errors import StreamRLError, UsageError
@@ -23,60 +23,66 @@ from stream_rl.observe.board import TerminalBoard
 from stream_rl.observe.report import write_report
 from stream_rl.observe.rundir import RunDirectory, keep_json_lines
 
+_KILLED = 130  # a second Ctrl-C
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Start everything, watch, and leave a report. Exit code 0 also after an ordered stop."""
     if arguments.resume:
-        run_dir, config, checkpoint = _resumed(arguments)
+        run_dir, config = _existing(arguments)
     else:
-        config = defaults.load(arguments.config, arguments.overrides)
-        checkpoint = None
-        preflight.check_static(config)
-        preflight.check_judges(config)
-        run_dir = RunDirectory.create(Path("runs") / (arguments.name or _name(arguments.config)))
-        run_dir.config.write_text(configuration.to_toml(config), encoding="utf-8")
-    board = _json_board if arguments.json else TerminalBoard(sys.stdout, is_terminal=sys.stdout.isatty())
+        run_dir, config = _new(arguments)
+    with run_dir.exclusive():
+        return _train(run_dir, config, resumed=bool(arguments.resume), json_lines=arguments.json)
+
+
+def _train(run_dir: RunDirectory, config: Config, *, resumed: bool, json_lines: bool) -> int:
+    checkpoint = _rewind(run_dir) if resumed else None
+    run_dir.config.write_text(configuration.to_toml(config), encoding="utf-8")
+    board = _json_board if json_lines else TerminalBoard(sys.stdout, is_terminal=sys.stdout.isatty())
     weights = preflight.weights_directory(config, run_dir.run_id, run_dir.root / "weights")
     supervisor = Supervisor(
-        config=config,
         run=run_dir,
-        plans=plans(config, run_dir, weights=weights, resume_from=checkpoint),
-        weights=weights,
+        plans=plans(config, run_dir, weights=weights, resume_from=checkpoint, resumed=resumed),
+        scratch=(weights, sockets_folder(run_dir.run_id)),
         board=board,
     )
     board({"type": "start", "run": str(run_dir.root), "engine": preflight.engine(config), **_facts(config)})
     code = anyio.run(supervisor.run)
-    if code != 130:
-        _tell_end(run_dir, json_lines=arguments.json)
+    if code != _KILLED:
+        _tell_end(run_dir, json_lines=json_lines)
     return code
 
 
-def _resumed(arguments: argparse.Namespace) -> tuple[RunDirectory, Config, Path | None]:
-    """The run, its configuration (with overrides, if any) and the newest whole checkpoint."""
-    if arguments.config:
-        raise UsageError("--resume takes the run's own configuration; change keys with --set")
-    run_dir = RunDirectory.existing(arguments.resume)
-    _refuse_running(run_dir)
-    config = configuration.load([run_dir.config], arguments.overrides)
+def _new(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
+    config = defaults.load(arguments.config, arguments.overrides)
     preflight.check_static(config)
     preflight.check_judges(config)
-    run_dir.config.write_text(configuration.to_toml(config), encoding="utf-8")
-    found = sorted(p for p in run_dir.checkpoints.iterdir() if (p / "state.json").is_file() and p.name.isdigit())
-    version = int(found[-1].name) if found else 0
+    return RunDirectory.create(Path("runs") / (arguments.name or _name(arguments.config))), config
+
+
+def _existing(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
+    """The run and its configuration, with overrides, if any."""
+    if arguments.config or arguments.name:
+        raise UsageError("--resume takes the run's own configuration and name; change keys with --set")
+    run_dir = RunDirectory.existing(arguments.resume)
+    before = configuration.load([run_dir.config])
+    config = configuration.load([run_dir.config], arguments.overrides)
+    done = latest(run_dir.root)
+    if config.groups != before.groups or (done and config.updates < int(done.name)):
+        raise UsageError("a run that has begun keeps its groups, and cannot end before its last checkpoint")
+    preflight.check_static(config)
+    preflight.check_judges(config)
+    return run_dir, config
+
+
+def _rewind(run_dir: RunDirectory) -> Path | None:
+    """The newest whole checkpoint, if there is one; records of what came after it are dropped."""
+    checkpoint = latest(run_dir.root)
+    version = int(checkpoint.name) if checkpoint else 0
     keep_json_lines(run_dir.metrics, version, "step")
     keep_json_lines(run_dir.eval, version + 1, "step")
-    return run_dir, config, found[-1] if version else None
-
-
-def _refuse_running(run_dir: RunDirectory) -> None:
-    pid_file = run_dir.root / "pid"
-    try:
-        pid = int(pid_file.read_text(encoding="ascii"))
-        os.kill(pid, 0)
-    except (OSError, ValueError):
-        return
-    if pid != os.getpid():
-        raise UsageError(f"{run_dir.root} is still running (process {pid}); stop it first")
+    return checkpoint if version else None
 
 
 def _name(files: list[str]) -> str:

@@ -53,4 +53,4 @@ def test_responses_of_valid_members_only() -> None:
     cut = msgspec.structs.replace(cut, turns=(cut.turns[0], msgspec.structs.replace(cut.turns[1], cut=True)))
     found = response_metrics([cut, trajectory("g", 1, 0.0, turns=6), trajectory("g", 2, 0.0, error="crashed")])
     assert found == {"response": {"tokens_mean": 8.0, "tokens_max": 12}, "cut_share": 1 / 8}
-    assert response_metrics([]) == {"response": {"tokens_mean": 0.0, "tokens_max": 0}, "cut_share": 0.0}
+    assert response_metrics([]) == {"response": {"tokens_mean": None, "tokens_max": 0}, "cut_share": None}

@@ -39,3 +39,17 @@ def test_lines_after_a_checkpoint_are_dropped(tmp_path: Path) -> None:
 def test_nan_is_never_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         append_json(tmp_path / "m.jsonl", {"loss": float("nan")})
+
+
+def test_a_run_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "one")
+    with run.exclusive(), pytest.raises(UsageError, match="is running"), run.exclusive():
+        pass
+    with run.exclusive():
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(UsageError, match="cannot be made"):
+        RunDirectory.create(tmp_path / "runs" / "one")

@@ -89,6 +89,14 @@ def test_rewinding_puts_rounds_after_the_checkpoint_back_to_selected(ledger: Led
     assert ledger.next_position() == 3
 
 
+def test_a_round_that_is_in_the_checkpoint_but_was_not_reported_counts_as_trained(ledger: Ledger) -> None:
+    ledger.lease(row("g0"), 0.0)
+    ledger.advance_all("g0", ("produced", "judged", "candidate"), 0.0)
+    ledger.select(0, {"g0": None}, [], 0.0)
+    assert ledger.rewind(1, 0.0) == 0
+    assert ledger.counts() == {"trained": 1}
+
+
 def test_unselected_groups_are_found_again_and_other_discards_are_not(ledger: Ledger) -> None:
     for i in range(3):
         ledger.lease(row(f"g{i}", position=i), 0.0)

@@ -35,18 +35,19 @@ from stream_rl.messages import (
     WeightsLive,
 )
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
+from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.service import Orchestrator
 from stream_rl.rubrics.vocabulary import builtin
 from stream_rl.types import Tag, Trajectory, UpdateReport, Verdict, WeightsManifest
-from tests.unit.records import trajectory
+from tests.unit.records import row, trajectory
 
 
 def _config(**over: Any) -> Config:
     tree: dict[str, Any] = {
         "updates": 4,
         "async_depth": 2,
-        "groups": {"per_update": 2, "candidates": 3, "size": 2},
+        "groups": {"per_update": 2, "candidates": 3, "size": 2, "deadline_s": 10.0},
         "algorithm": {"selection": "random"},
         "eval": {"every": 2, "tasks": 3, "rollouts": 1},
         "stall_s": 20.0,
@@ -78,7 +79,10 @@ class World:
         self.evals: list[tuple[EvalLease, int]] = []
         self.rounds: dict[int, list[SelectedGroup]] = {}
         self.finished: list[str] = []
-        self.slow_until = 0  # updates to older versions are not answered
+        self.capacity = 8
+        self.slow_until = 0  # an update to an older version takes until this one is published
+        self.published = anyio.Event()
+        self.loaded: list[int] = []
         self.outcome: Callable[[TrainLease, int], Trajectory] = self._outcome
         self.before_lease: Callable[[str, TrainLease], bool] = lambda name, lease: True
         self.on_eval: Callable[[EvalLease], None] = lambda lease: None
@@ -113,7 +117,7 @@ class World:
     async def _producer(self, hub: MemoryHub, name: str) -> None:
         receive: Decoder[ToProducer] = Decoder(ToProducer)
         async with hub.connect(role="producer", name=name, receive=receive) as link:
-            await link.send(ProducerReady(engine="scripted", version=self.live[name], capacity=8))
+            await link.send(ProducerReady(engine="scripted", version=self.live[name], capacity=self.capacity))
             async for delivery in link:
                 match delivery.message:
                     case TrainLease() as lease:
@@ -131,9 +135,9 @@ class World:
                         await link.send(GroupClosed(group_id=lease.group_id))
                     case UpdateWeights(manifest=manifest):
                         if manifest.version < self.slow_until:
-                            delivery.ack()
-                            continue
+                            await self.published.wait()
                         self.live[name] = manifest.version
+                        self.loaded.append(manifest.version)
                         report = UpdateReport(
                             version=manifest.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0
                         )
@@ -168,6 +172,8 @@ class World:
                             )
                             version += 1
                             await link.send(trained)
+                            if version == self.slow_until:
+                                self.published.set()
                             self.on_trained(version - 1)
                     case SaveCheckpoint():
                         await link.send(CheckpointSaved(version=version, path=f"checkpoints/{version:06d}"))
@@ -212,19 +218,27 @@ async def test_no_token_is_older_than_the_depth_allows(tmp_path: Path, depth: in
 
 
 async def test_a_generator_that_skips_versions_ends_several_rounds_at_once(tmp_path: Path) -> None:
-    """The generator answers an update only when version 3 is there: rounds 0, 1 and 2 are over at once."""
+    """The generator takes so long for version 1 that the learner publishes 3 meanwhile: 2 is never loaded."""
     world = World(_config(eval={"every": 0}, updates=6), tmp_path)
     world.slow_until = 3
+    world.capacity = 64
     await world.play()
     assert sorted(world.rounds) == list(range(6))
     assert max(_lags(world)) <= 2
+    assert 2 not in world.loaded
+    assert world.loaded[:2] == [1, 3]
 
 
 async def test_nothing_is_generated_or_trained_beside_an_evaluation(tmp_path: Path) -> None:
     """Between the first and the last evaluation lease of a version there is no training lease and no round."""
     world = World(_config(async_depth=2, updates=6), tmp_path)
     log: list[str] = []
-    world.before_lease = lambda name, lease: log.append("train") is None
+
+    def before_lease(name: str, lease: TrainLease) -> bool:
+        log.append("train")
+        return True
+
+    world.before_lease = before_lease
     world.on_eval = lambda lease: log.append(f"eval {lease.group_id[:10]}")
     world.on_trained = lambda update: log.append("round")
     await world.play()
@@ -331,6 +345,47 @@ async def test_after_a_crash_selected_rounds_are_delivered_again_unchanged(tmp_p
             g.group_id: [t.id for t in g.trajectories] for g in after
         }
     assert not second.leases
+
+
+async def test_a_group_of_a_round_that_is_not_open_yet_waits_after_a_fall_back(tmp_path: Path) -> None:
+    """A lease of round 2 was in flight when everything died at version 0: leased at once it would be too old."""
+    world = World(_config(async_depth=0, updates=3, eval={"every": 0}), tmp_path)
+    world.ledger.lease(row("g000000", round_=2, position=0), 0.0)
+    await world.play()
+    assert [lease.group_id for lease in world.leases].count("g000000") == 1
+    assert [lease.group_id for lease in world.leases].index("g000000") >= 6  # rounds 0 and 1 came first
+    assert max(_lags(world)) == 0
+    assert Ledger(world.run_dir.ledger, world.run_dir.run_id).counts()["trained"] == 6
+
+
+async def test_the_last_evaluation_is_made_up_for_after_a_resume(tmp_path: Path) -> None:
+    first = World(_config(eval={"every": 0}), tmp_path)
+    await first.play()
+    second = World(_config(), tmp_path, version=4)
+    await second.play()
+    assert [version for _, version in second.evals] == [4] * 3
+    assert sorted(second.finished) == ["learner", "p"]
+
+
+async def test_a_full_buffer_stops_later_rounds_but_never_the_next_one(tmp_path: Path) -> None:
+    """Buffer of one round: round 2 must not begin while round 1 waits, judged, for a learner that is slow."""
+    world = World(_config(groups={"buffer": 3}, eval={"every": 0}, updates=5), tmp_path)
+    await world.play()
+    assert sorted(world.rounds) == list(range(5))
+    with_buffer = max(_lags(world))
+    assert with_buffer <= 2
+
+
+async def test_a_verdict_on_a_dropped_rollout_is_not_taken_for_its_successor(tmp_path: Path) -> None:
+    world = World(_config(), tmp_path)
+    service = await world.play()
+    production = service._production
+    flight = Flight(row=row("g9"), stage="produced")
+    old, new = trajectory("g9", 0), trajectory("g9", 0)
+    flight.trajectories[new.id] = new
+    service._state.flights["g9"] = flight
+    await production.take_verdict(old, Verdict(trajectory_id=old.id, tags=(), endpoint="e"))
+    assert flight.verdicts == {}
 
 
 class _Judge:
