@@ -17,6 +17,7 @@ from tests.process.runner import Up, gone, overrides, pid_of, run
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(150)]
 
+TWO_JUDGES = 'judge.endpoints=[{url="embedded"},{url="embedded"}]'
 PARTS = ("rollout_wait_s", "judge_wait_s", "prox_s", "teacher_s", "train_s", "publish_s", "other_s")
 
 
@@ -77,6 +78,9 @@ def test_ctrl_c_stops_in_order_and_resume_goes_on(tmp_path: Path) -> None:
     up.until(_update(1))
     status = run(tmp_path, "status", "t", "--json")
     assert json.loads(status.stdout)["phase"] == "training", status.stderr
+    second = run(tmp_path, "up", "--resume", "t")
+    assert second.returncode == 2
+    assert "is running" in second.stderr
     up.interrupt()
     up.succeed(within_s=60)
     assert gone(tmp_path) == []
@@ -115,7 +119,7 @@ def test_a_killed_producer_is_replaced_and_depth_zero_stays_on_policy(tmp_path: 
     up = Up(
         tmp_path,
         *("--name", "t"),
-        *overrides("generate.engine=transformers", "updates=5", "async_depth=0", "eval.every=0"),
+        *overrides("generate.engine=transformers", "updates=5", "async_depth=0", "eval.every=0", TWO_JUDGES),
     )
     up.until(_update(1))
     os.kill(pid_of(tmp_path, "role producer"), signal.SIGKILL)
