@@ -1,4 +1,4 @@
-"""A real language model through the whole stream: SmolLM2-135M-Instruct, bfloat16 weights converted from its package."""
+"""A real language model through the whole stream: SmolLM2-135M-Instruct, converted from its Python package."""
 
 from __future__ import annotations
 
