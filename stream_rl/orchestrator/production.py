@@ -211,10 +211,13 @@ class Production:
         self._tickets.skip(await state.ledger.do(Ledger.next_position))
         for name, steering in self.steering.items():
             steering.restore(await state.ledger.do(Ledger.get, f"steering/{name}"))
-        for row in rows:
+        kept = [row for row in rows if row.round < state.config.updates]
+        for row in kept:
             state.gate.restore(row.group_id, row.round)
             await self._restore_group(row)
-        for round_ in sorted({row.round for row in rows}):
+        for row in (r for r in rows if r.round >= state.config.updates):  # the run was made shorter
+            await state.ledger.do(Ledger.advance, row.group_id, "discarded", state.wall(), "past_the_end")
+        for round_ in sorted({row.round for row in kept}):
             for row in await state.ledger.do(Ledger.unselected, round_):
                 state.gate.restore(row.group_id, round_)
                 flight = await self._load(row)

@@ -74,7 +74,7 @@ def test_the_whole_stream_with_vllm(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_in_order_and_resume_goes_on(tmp_path: Path) -> None:
     """Exit code 0, a checkpoint, no process, no file in shared memory; then the rest, without gap or duplicate."""
-    up = Up(tmp_path, "--name", "t", *overrides("generate.engine=transformers", "updates=6", "eval.every=0"))
+    up = Up(tmp_path, "--name", "t", *overrides("generate.engine=transformers", "updates=500", "eval.every=0"))
     up.until(_update(1))
     status = run(tmp_path, "status", "t", "--json")
     assert json.loads(status.stdout)["phase"] == "training", status.stderr
@@ -89,10 +89,11 @@ def test_ctrl_c_stops_in_order_and_resume_goes_on(tmp_path: Path) -> None:
     saved = [int(e["version"]) for e in up.events if e["type"] == "checkpoint"]
     steps = [line["step"] for line in read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl")]
     assert saved[-1] == steps[-1] + 1
-    again = Up(tmp_path, "--resume", "t")
+    last = saved[-1] + 4
+    again = Up(tmp_path, "--resume", "t", "--set", f"updates={last}")
     again.succeed(within_s=100)
     lines = list(read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl"))
-    assert [line["step"] for line in lines] == list(range(6))
+    assert [line["step"] for line in lines] == list(range(last))
     times = [line["train_s"] for line in lines]
     assert times == sorted(times)
     assert gone(tmp_path) == []

@@ -358,6 +358,14 @@ async def test_a_group_of_a_round_that_is_not_open_yet_waits_after_a_fall_back(t
     assert Ledger(world.run_dir.ledger, world.run_dir.run_id).counts()["trained"] == 6
 
 
+async def test_a_run_that_was_made_shorter_drops_what_lies_past_its_end(tmp_path: Path) -> None:
+    world = World(_config(updates=2, eval={"every": 0}), tmp_path)
+    world.ledger.lease(row("g000000", round_=3, position=0), 0.0)
+    await world.play()
+    assert sorted(world.rounds) == [0, 1]
+    assert Ledger(world.run_dir.ledger, world.run_dir.run_id).counts()["discarded:past_the_end"] == 1
+
+
 async def test_the_last_evaluation_is_made_up_for_after_a_resume(tmp_path: Path) -> None:
     first = World(_config(eval={"every": 0}), tmp_path)
     await first.play()
