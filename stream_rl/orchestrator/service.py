@@ -282,8 +282,8 @@ class Orchestrator:
         await self._weights.go_live()
         await self._validation.advance()
         self._weights.push()
+        await self._rounds.select()  # before leasing: it makes room in the buffer
         await self._production.lease()
-        await self._rounds.select()
         self._rounds.deliver()
         self._finish()
         self._state.set_phase()
