@@ -1,0 +1,200 @@
+"""Every knob a user may set, declared and documented."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from stream_rl.config.algorithm import Algorithm
+from stream_rl.config.base import Count, Fraction, NonNegative, NonNegativeFloat, PositiveFloat, Section
+
+
+class Groups(Section, frozen=True, kw_only=True):
+    """`[groups]`: how many rollouts make a round."""
+
+    per_update: Count = 16  # P, groups trained in one update
+    candidates: Count = 16  # C, candidate groups in one round, C >= P
+    size: Count = 8  # G, rollouts of one task
+    min_valid: NonNegative = 0  # fewer valid members: the group is discarded and refilled; 0 means half of `size`
+    deadline_s: PositiveFloat = 300.0  # a group is closed with what it has after this long
+    buffer: NonNegative = 0  # groups that may wait, judged, before later rounds stop; 0: (async_depth + 1) * candidates
+
+
+class Policy(Section, frozen=True, kw_only=True):
+    """`[policy]`: the model that learns."""
+
+    model: str = "embedded"  # "embedded", "embedded-writer", "embedded-large", "smollm2", a folder, or a hub name
+    init: Literal["pretrained", "random-tiny"] = "pretrained"  # "random-tiny": same architecture, made small
+    dtype: Literal["float32", "bfloat16"] = "float32"  # parameters in learner and generator
+
+
+class Generate(Section, frozen=True, kw_only=True):
+    """`[generate]`: sampling."""
+
+    engine: Literal["auto", "vllm", "transformers", "scripted"] = "auto"  # "auto": vllm where installed
+    producers: Count = 1  # producer processes, each with a generator of its own
+    temperature: PositiveFloat = 1.0  # of training rollouts
+    max_tokens: Count = 8  # limit of one turn
+    max_turns: Count = 20  # limit of one episode
+    max_model_len: Count = 512  # longest token sequence, prompt and answers together
+    concurrency: Count = 256  # sequences one generator samples at once
+    threads: Count = 1  # CPU threads of one generator
+
+
+class EnvironmentConfig(Section, frozen=True, kw_only=True):
+    """One `[[environments]]` entry."""
+
+    name: str = "household"  # which world
+    share: PositiveFloat = 1.0  # relative share of the training tasks
+    data: str = ""  # folder or file of the user's data, for worlds that need one
+    split: Literal["train"] = "train"  # training split; validation always uses the held-out one
+    workers: Count = 1  # worker processes
+    step_deadline_s: PositiveFloat = 10.0  # a call that takes longer ends the episode and restarts the worker
+    options: dict[str, Any] = msgspec.field(default_factory=dict)  # the world's own settings, see `stream-rl envs list`
+
+
+class JudgeEndpoint(Section, frozen=True, kw_only=True):
+    """One `[[judge.endpoints]]` entry."""
+
+    url: str  # base address ending in /v1, or "embedded" for the rule judge this project starts
+    model: str = "rules"  # model name sent to the endpoint
+    key_env: str = ""  # name of the environment variable that holds the key; the key itself is never stored
+    requests_per_minute: NonNegative = 0  # 0: no limit
+    tokens_per_minute: NonNegative = 0  # 0: no limit
+    concurrency: Count = 8  # requests in flight at once
+    deadline_s: PositiveFloat = 30.0  # for one tagging, retries included
+    price_in: NonNegativeFloat = 0.0  # per million prompt tokens
+    price_out: NonNegativeFloat = 0.0  # per million completion tokens
+    tier: NonNegative = 0  # lower tiers are preferred while they can keep up
+
+
+class JudgeConfig(Section, frozen=True, kw_only=True):
+    """`[judge]`: the judging stage."""
+
+    required: bool = True  # false: groups go on without verdicts when no endpoint answers
+    vocabulary: str = "builtin"  # "builtin" or a TOML file of rubrics
+    endpoints: tuple[JudgeEndpoint, ...] = ()  # none: no judging
+    chunk: Count = 64  # rubrics, or written criteria, asked in one request
+    second_share: Fraction = 0.02  # share of tagged rollouts that are tagged again, to see how far the judge agrees
+    hedge_share: Fraction = 0.05  # second requests for late answers, as a share of all others; 0: none
+
+
+class Learner(Section, frozen=True, kw_only=True):
+    """`[learner]`: the DeepSpeed engine."""
+
+    lr: PositiveFloat = 1e-6  # constant learning rate
+    weight_decay: NonNegativeFloat = 0.0  # AdamW
+    betas: tuple[Fraction, Fraction] = (0.9, 0.95)  # AdamW
+    grad_clip: PositiveFloat = 1.0  # global gradient norm
+    zero_stage: Annotated[int, Meta(ge=0, le=3)] = 1  # DeepSpeed ZeRO
+    ranks: Count = 1  # processes
+    threads: Count = 1  # CPU threads of one rank
+    mini_batches: Count = 1  # optimiser steps in one update
+    token_budget: Count = 8192  # padded tokens of one micro-batch
+    checkpoint_every: NonNegative = 20  # updates between checkpoints; 0: only at the end
+
+
+class Weights(Section, frozen=True, kw_only=True):
+    """`[weights]`: how versions reach the generators."""
+
+    transport: Literal["files"] = "files"  # safetensors on a shared or memory-backed file system
+    mode: Literal["in_flight", "drain"] = "in_flight"  # "drain": running groups finish before an update
+    directory: str = ""  # where version files lie; empty: memory-backed where there is one
+    deadline_s: PositiveFloat = 120.0  # a generator that takes longer is restarted
+
+
+class Eval(Section, frozen=True, kw_only=True):
+    """`[eval]`: held-out validation, without guidance."""
+
+    every: NonNegative = 10  # updates between evaluations (and one at start and end); 0: never
+    tasks: Count = 200  # held-out tasks
+    rollouts: Count = 2  # rollouts of each
+    temperature: NonNegativeFloat = 1.0  # sampling temperature; 0 = greedy
+
+
+class Alarms(Section, frozen=True, kw_only=True):
+    """`[alarms]`: limits past which an update is called a collapse."""
+
+    entropy_floor: NonNegativeFloat = 0.05  # mean token entropy, nats
+    all_fail_share: Fraction = 0.9  # share of groups whose members all fail
+    cut_share: Fraction = 0.2  # share of actions cut at the token limit
+    patience: Count = 3  # consecutive updates past a limit before the alarm is raised
+
+
+class Config(Section, frozen=True, kw_only=True):
+    """A whole run."""
+
+    seed: NonNegative = 0  # seeds tasks, sampling and the learner
+    updates: Count = 40  # optimiser updates of the run
+    async_depth: NonNegative = 1  # S, updates generation may run ahead
+    max_lag: NonNegative = 0  # groups older than this are refused by the learner; 0 means async_depth
+    groups: Groups = Groups()
+    policy: Policy = Policy()
+    generate: Generate = Generate()
+    environments: tuple[EnvironmentConfig, ...] = (EnvironmentConfig(),)
+    judge: JudgeConfig = JudgeConfig()
+    algorithm: Algorithm = Algorithm()
+    learner: Learner = Learner()
+    weights: Weights = Weights()
+    eval: Eval = Eval()
+    alarms: Alarms = Alarms()
+    port: Annotated[int, Meta(ge=0, le=65535)] = 0  # the orchestrator's loopback port; 0: any free one
+    stall_s: PositiveFloat = 600.0  # no progress for this long ends the run with an explanation
+
+    @property
+    def lag_limit(self) -> int:
+        """The lag a trained group may have at most, in updates."""
+        return self.max_lag or self.async_depth
+
+    @property
+    def min_valid(self) -> int:
+        """Valid members a group needs."""
+        return self.groups.min_valid or max(1, self.groups.size // 2)
+
+    @property
+    def permits(self) -> int:
+        """(S + 1) * C: groups that may be between lease and live weights."""
+        return (self.async_depth + 1) * self.groups.candidates
+
+    @property
+    def buffer(self) -> int:
+        """Judged groups that may wait for selection."""
+        return self.groups.buffer or self.permits
+
+    @property
+    def needs_tags(self) -> bool:
+        """Whether any switch reads vocabulary tags."""
+        a = self.algorithm
+        hinted = a.distillation != "none" and a.rubrics == "vocabulary"
+        return a.selection in ("rised", "mmr") or a.steering or hinted
+
+    @property
+    def needs_bundles(self) -> bool:
+        """Whether the policy writes rubric bundles."""
+        return self.algorithm.distillation != "none" and self.algorithm.rubrics == "written"
+
+    @property
+    def written_bundles(self) -> int:
+        """Bundles the policy writes about each group; the `single` baseline reads the first alone."""
+        if not self.needs_bundles:
+            return 0
+        return 1 if self.algorithm.bundle_choice == "single" else self.algorithm.bundles
+
+    @property
+    def learner_chooses(self) -> bool:
+        """Whether the learner chooses among a group's bundles, by how their gap goes with step returns."""
+        a = self.algorithm
+        return self.needs_bundles and a.bundle_choice == "aligned" and a.bundle_score == "within"
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether a verifier scores written criteria."""
+        a = self.algorithm
+        return self.needs_bundles and a.bundle_choice == "aligned" and a.bundle_score == "outcome"
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether any switch reads a judge's answers."""
+        return self.needs_tags or self.needs_scores
