@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-RECIPES = {"grpo": CONFIGS / "embedded-grpo.toml", "rised": CONFIGS / "embedded.toml"}
+RECIPES = {"grpo": CONFIGS / "embedded-grpo.toml", "rised": CONFIGS / "embedded-rised.toml"}
 
 # The loop that the embedded default was prototyped with: fixed, so that tuning the stream does not move its yardstick.
 PLAIN_LOOP = {
@@ -26,5 +26,6 @@ PLAIN_LOOP = {
         "algorithm.hint_support=2",
         "algorithm.hint_top_k=4",
         "algorithm.steering=false",
+        "algorithm.invalid_action_penalty=0.0",
     ),
 }

@@ -6,7 +6,7 @@ a collective inside a pass would otherwise wait for ever; where a rank has nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -24,9 +24,15 @@ class MiniBatch(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[tuple[tuple[int, ...], ...], ...]  # [ranks][micro-batches] rows of each
     num_loss_tokens: int  # over all ranks
     num_trajectories: int  # over all ranks
-    has_signal: bool  # whether any row can move a parameter
+    trains: tuple[bool, ...]  # [micro-batches] whether its rows can move a parameter; the others are only measured
+    has_teacher: bool  # whether a teacher scores any row
     peak_targets: tuple[int, ...]  # [micro-batches] most loss tokens on any rank
-    peak_teacher_targets: tuple[int, ...]  # [micro-batches] most of them with a teacher; 0: no rank runs a teacher pass
+    peak_teacher_targets: tuple[int, ...]  # [micro-batches] most of them in a teacher pass; 0: no rank runs one
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether any row can move a parameter."""
+        return any(self.trains)
 
 
 class ForwardPass(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -47,24 +53,53 @@ class MicroBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     behavior_logprobs: npt.NDArray[np.float32]  # [selected]
     advantages: npt.NDArray[np.float32]  # [selected]
     lags: LongArray  # [selected] lag of the token's row
-    teacher: ForwardPass | None  # the same tokens after prompts with the hint; None: no rank runs a teacher pass here
+    segments: LongArray  # [selected] number of the token's row in this micro-batch
+    trajectories: LongArray  # [selected] number of the token's trajectory in the update
+    taught: npt.NDArray[np.bool_]  # [selected] whether a teacher scores the token
+    teacher: ForwardPass | None  # taught tokens after prompts with the hint; None: no rank runs a teacher pass here
     teacher_selected: LongArray  # [scored] places of the teacher's targets on the selected axis; empty: none is real
 
 
 def plan(
-    rows: Sequence[Row], *, num_ranks: int, token_budget: int, mini_batches: int, seed: int | Sequence[int]
+    rows: Sequence[Row],
+    *,
+    num_ranks: int,
+    token_budget: int,
+    mini_batches: int,
+    seed: int | Sequence[int],
+    has_signal: Callable[[Row], bool],
+    teacher_is_student: bool,
 ) -> tuple[MiniBatch, ...]:
     """Split `rows` into at most `mini_batches` optimiser steps, over ranks and into micro-batches.
 
     Trajectories are shuffled with `seed` and dealt to the mini-batches whole. Within one, rows in order of length go
     to the ranks in turn, so ranks differ by less than one row of tokens, and all ranks are cut at the same places.
-    A row longer than `token_budget` is alone in its micro-batch.
+    A row longer than `token_budget` is alone in its micro-batch. Rows without a signal (under plain GRPO those of
+    groups that passed or failed as a whole) meet in micro-batches of their own, which need no backward pass.
+    `teacher_is_student`: see `needs_teacher_pass`.
     """
+    scored = [needs_teacher_pass(row, teacher_is_student=teacher_is_student) for row in rows]
     names = sorted({row.trajectory_id for row in rows})
     order = np.random.default_rng(seed).permutation(len(names))
     share = {names[i]: place % mini_batches for place, i in enumerate(order)}
     parts = [[i for i, row in enumerate(rows) if share[row.trajectory_id] == part] for part in range(mini_batches)]
-    return tuple(_plan_one(rows, part, num_ranks, token_budget) for part in parts if part)
+    return tuple(_plan_one(rows, part, num_ranks, token_budget, has_signal, scored) for part in parts if part)
+
+
+def needs_teacher_pass(row: Row, *, teacher_is_student: bool) -> bool:
+    """Whether the teacher's scores of a row can differ from the student's own.
+
+    They cannot where it has the student's parameters (`teacher_is_student`) and reads the same ids: D is exactly 0
+    there, whatever kernels two passes would take.
+    """
+    ids = row.teacher_ids
+    return ids is not None and not (teacher_is_student and np.array_equal(ids, row.token_ids))
+
+
+def trajectory_numbers(rows: Sequence[Row]) -> list[int]:
+    """The number of each row's trajectory, from 0 in order of their first rows. The same on every rank."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(row.trajectory_id, len(numbers)) for row in rows]
 
 
 def cut_points(widths: Sequence[int], token_budget: int) -> list[int]:
@@ -93,17 +128,28 @@ def cut_points(widths: Sequence[int], token_budget: int) -> list[int]:
     return ends[::-1]
 
 
-def collate(rows: Sequence[Row], numbers: Sequence[int], *, peak_targets: int, peak_teacher_targets: int) -> MicroBatch:
-    """The arrays of one micro-batch; with no rows, an empty one that runs the same passes at no weight."""
+def collate(
+    rows: Sequence[Row],
+    numbers: Sequence[int],
+    *,
+    trajectories: Sequence[int],
+    peak_targets: int,
+    peak_teacher_targets: int,
+    teacher_is_student: bool,
+) -> MicroBatch:
+    """The arrays of one micro-batch; with no rows, an empty one that runs the same passes at no weight.
+
+    `trajectories` are the `trajectory_numbers` of all `rows`.
+    """
     members = [rows[i] for i in numbers]
     places = [np.flatnonzero(row.loss_mask) for row in members]
     counts = [len(place) for place in places]
     starts = np.cumsum([0, *counts[:-1]])
-    taught = [i for i, row in enumerate(members) if row.teacher_ids is not None]
+    scored = [i for i, row in enumerate(members) if needs_teacher_pass(row, teacher_is_student=teacher_is_student)]
     teacher = None
     if peak_teacher_targets:
         sequences = [
-            (ids, places[i] + members[i].teacher_shift) for i in taught if (ids := members[i].teacher_ids) is not None
+            (ids, places[i] + members[i].teacher_shift) for i in scored if (ids := members[i].teacher_ids) is not None
         ]
         teacher = _forward_pass(sequences, peak_teacher_targets)
     return MicroBatch(
@@ -111,28 +157,48 @@ def collate(rows: Sequence[Row], numbers: Sequence[int], *, peak_targets: int, p
         mask=np.ones(sum(counts), dtype=np.bool_) if members else np.zeros(1, dtype=np.bool_),
         behavior_logprobs=_joined([row.behavior_logprobs[p] for row, p in zip(members, places, strict=True)]),
         advantages=_joined([row.advantages[p] for row, p in zip(members, places, strict=True)]),
-        lags=np.repeat([row.lag for row in members], counts) if members else np.zeros(1, dtype=np.int64),
+        lags=_spread([row.lag for row in members], counts),
+        segments=_spread(range(len(members)), counts),
+        trajectories=_spread([trajectories[i] for i in numbers], counts),
+        taught=_spread([row.teacher_ids is not None for row in members], counts).astype(np.bool_),
         teacher=teacher,
         teacher_selected=np.concatenate(
-            [np.zeros(0, dtype=np.int64), *(np.arange(counts[i]) + starts[i] for i in taught)]
+            [np.zeros(0, dtype=np.int64), *(np.arange(counts[i]) + starts[i] for i in scored)]
         ),
     )
 
 
-def _plan_one(rows: Sequence[Row], part: Sequence[int], num_ranks: int, token_budget: int) -> MiniBatch:
-    ordered = sorted(part, key=lambda i: (-rows[i].padded_to, i))
-    lanes = [ordered[rank::num_ranks] for rank in range(num_ranks)]
-    ends = cut_points([rows[i].padded_to for i in lanes[0]], token_budget)  # lane 0 holds the longest row of each place
-    starts = [0, *ends[:-1]]
-    ranks = tuple(tuple(tuple(lane[a:b]) for a, b in zip(starts, ends, strict=True)) for lane in lanes)
+def _plan_one(
+    rows: Sequence[Row],
+    part: Sequence[int],
+    num_ranks: int,
+    token_budget: int,
+    has_signal: Callable[[Row], bool],
+    scored: Sequence[bool],
+) -> MiniBatch:
+    loud = _deal(rows, [i for i in part if has_signal(rows[i])], num_ranks, token_budget)
+    silent = _deal(rows, [i for i in part if not has_signal(rows[i])], num_ranks, token_budget)
+    ranks = tuple((*a, *b) for a, b in zip(loud, silent, strict=True))
     return MiniBatch(
         ranks=ranks,
         num_loss_tokens=sum(rows[i].num_loss_tokens for i in part),
         num_trajectories=len({rows[i].trajectory_id for i in part}),
-        has_signal=any(rows[i].has_signal for i in part),
+        trains=(True,) * len(loud[0]) + (False,) * len(silent[0]),
+        has_teacher=any(rows[i].teacher_ids is not None for i in part),
         peak_targets=_peaks(ranks, [row.num_loss_tokens for row in rows]),
-        peak_teacher_targets=_peaks(ranks, [row.num_loss_tokens if row.teacher_ids is not None else 0 for row in rows]),
+        peak_teacher_targets=_peaks(ranks, [row.num_loss_tokens * s for row, s in zip(rows, scored, strict=True)]),
     )
+
+
+def _deal(
+    rows: Sequence[Row], part: Sequence[int], num_ranks: int, token_budget: int
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """[ranks][micro-batches] rows of each; every rank has the same number of micro-batches."""
+    ordered = sorted(part, key=lambda i: (-rows[i].padded_to, i))
+    lanes = [ordered[rank::num_ranks] for rank in range(num_ranks)]
+    ends = cut_points([rows[i].padded_to for i in lanes[0]], token_budget)  # lane 0 holds the longest row of each place
+    starts = [0, *ends][: len(ends)]
+    return tuple(tuple(tuple(lane[a:b]) for a, b in zip(starts, ends, strict=True)) for lane in lanes)
 
 
 def _peaks(ranks: Sequence[Sequence[Sequence[int]]], counts: Sequence[int]) -> tuple[int, ...]:
@@ -162,6 +228,11 @@ def _forward_pass(sequences: Sequence[tuple[npt.NDArray[np.int32], LongArray]], 
         num_tokens=sum(len(ids) for ids, _ in sequences),
         peak_targets=peak_targets,
     )
+
+
+def _spread(values: Sequence[int], counts: Sequence[int]) -> LongArray:
+    """Each row's value on each of its tokens; one 0 for the one token of an empty micro-batch."""
+    return np.repeat(np.asarray(values, dtype=np.int64), counts) if counts else np.zeros(1, dtype=np.int64)
 
 
 def _joined(parts: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:

@@ -1,7 +1,8 @@
 """Checkpoints: everything needed to train on, and a Hugging Face export that is a model folder by itself.
 
 `checkpoints/000020/` holds config.json, model.safetensors and the tokenizer's files (the export), `engine/`
-(DeepSpeed's own shards) and `state.json`. The folder appears by renaming, so that it is complete or not there.
+(DeepSpeed's own shards) and `state.json`; a teacher that is a moving average adds teacher.safetensors. The folder
+appears by renaming, so that it is complete or not there.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import torch
 from learner.checkpoint_state import STATE_FILE, CheckpointState, CheckpointUnusable, read_state
 from learner.distributed import World
 from learner.engine import DeepSpeedEngine
+from learner.shadow import MovingAverage
 from learner.weights import safetensors
 from learner.weights.port import TensorSpec
 
 _ENGINE = "engine"
+_TEACHER = "teacher.safetensors"
 _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".gguf", ".pt", ".pth", ".h5", ".msgpack"}
 
 
@@ -35,6 +38,7 @@ def save(
     zero_stage: int,
     config_digest: str,
     model_folder: Path,
+    teacher: MovingAverage | None = None,
 ) -> Path:
     """Write `root/VERSION` and return it. Called by all ranks; `model_folder` gives the tokenizer's files."""
     target = root / f"{version:06d}"
@@ -54,6 +58,8 @@ def save(
     if world.rank == 0:
         _copy_tokenizer(model_folder, partial)
         engine.export_config(partial)
+        if teacher is not None:  # the same on every rank
+            teacher.save(partial / _TEACHER)
         state = CheckpointState(
             version=version,
             run_id=run_id,
@@ -72,8 +78,16 @@ def save(
     return target
 
 
-def load(engine: DeepSpeedEngine, world: World, folder: Path, *, run_id: str, zero_stage: int) -> CheckpointState:
-    """Restore parameters, optimiser and random state. Called by all ranks.
+def load(
+    engine: DeepSpeedEngine,
+    world: World,
+    folder: Path,
+    *,
+    run_id: str,
+    zero_stage: int,
+    teacher: MovingAverage | None = None,
+) -> CheckpointState:
+    """Restore parameters, optimiser, random state and the averaged `teacher`, if there is one. Called by all ranks.
 
     Raises `CheckpointUnusable` when the checkpoint is incomplete, of another run, of another number of ranks or ZeRO
     stage, or of another model: DeepSpeed would otherwise load shards that do not belong together.
@@ -88,6 +102,8 @@ def load(engine: DeepSpeedEngine, world: World, folder: Path, *, run_id: str, ze
     for what, found, expected in wanted:
         if found != expected:
             raise CheckpointUnusable(f"{folder}: its {what} is {found}, this learner's is {expected}")
+    if teacher is not None:
+        teacher.load(folder / _TEACHER)
     engine.load(folder / _ENGINE)
     torch.set_rng_state(torch.frombuffer(bytearray.fromhex(state.torch_rng), dtype=torch.uint8))
     return state

@@ -1,4 +1,4 @@
-"""DeepSpeed as the thing that holds parameters and optimiser (`learner.update.Engine`)."""
+"""DeepSpeed as the thing that holds parameters and optimiser (`learner.ports.Engine`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from learner.batch import ForwardPass
 from learner.checkpoint_state import CheckpointUnusable
 from learner.distributed import World
 from learner.logprobs import EntropyMode, TokenScores
-from learner.policy import PolicyModel
+from learner.policy import PolicyModel, run_forward
 from learner.weights.port import TensorSpec
 from stream_rl.config import Learner
 
@@ -77,12 +77,13 @@ class DeepSpeedEngine:
         """See `Engine`."""
         return self._world.device
 
-    def score(self, forward: ForwardPass, *, entropy: EntropyMode) -> TokenScores:
+    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
         """See `Engine`."""
-        arrays = (forward.token_ids, forward.positions, forward.targets)
-        tensors = (torch.from_numpy(array).to(self.device) for array in arrays)
-        scores: TokenScores = self._engine(*tensors, peak_targets=forward.peak_targets, entropy=entropy)
-        return scores
+        return self._world.sum(values)
+
+    def score(self, forward: ForwardPass, *, entropy: EntropyMode, support: int | Tensor = 0) -> TokenScores:
+        """See `Engine`."""
+        return run_forward(self._engine, forward, self.device, entropy=entropy, support=support)
 
     def backward(self, loss: Tensor) -> None:
         """See `Engine`."""

@@ -9,6 +9,7 @@ from typing import Any
 from learner.correction import Mismatch, effective_sample_share
 from learner.distill import Gap
 from learner.rows import Rows
+from learner.within import Choice
 from stream_rl.types import Trajectory
 
 STATES = ("rollout_wait", "judge_wait", "unpack", "prox", "teacher", "train", "publish", "checkpoint", "other")
@@ -19,7 +20,11 @@ class Sums:
     """Named float64 sums of one update on one rank. Every rank uses the same names, so that they can be reduced."""
 
     def __init__(self, lags: Sequence[int]) -> None:
-        names = ["loss", "tokens", "entropy", "clipped", "padded_tokens", "real_tokens", "teacher_tokens"]
+        names = ["loss", "tokens", "entropy", "clipped", "rejected", "capped"]
+        names += ["padded_tokens", "real_tokens", "teacher_tokens", "reference_tokens"]
+        names += [
+            f"{mean}.{part}" for mean in ("kl_reference", "correction", "distill") for part in ("total", "tokens")
+        ]
         names += [f"mismatch.{field}" for field in Mismatch._fields] + [f"gap.{field}" for field in Gap._fields]
         names += [f"lag.{lag}.{what}" for lag in lags for what in ("tokens", "kl")]
         self._values = dict.fromkeys(names, 0.0)
@@ -59,22 +64,30 @@ def update_metrics(
     return {
         "loss": _mean(total["loss"], len(grad_norms)),
         "kl_behavior": _mean(total["mismatch.kl"], seen),
+        "kl_reference": _mean(total["kl_reference.total"], total["kl_reference.tokens"]),
         "entropy": _mean(total["entropy"], tokens),
         "grad_norm": _mean(sum(taken), len(taken)),
         "clip_share": _mean(total["clipped"], tokens),
         "ess": effective_sample_share(seen, total["mismatch.weight"], total["mismatch.weight_squared"]),
         "mismatch": {
             "tv": _mean(total["mismatch.tv"], seen),
-            "capped_share": _mean(total["mismatch.capped"], seen),
+            "capped_share": _mean(total["capped"], tokens),
+            "rejected_share": _mean(total["rejected"], tokens),
             "kl_by_lag": {str(lag): _mean(total[f"lag.{lag}.kl"], total[f"lag.{lag}.tokens"]) for lag in lags},
         },
         "distill": {
             "d_mean": d_mean,
             "d_std": d_std,
             "share": _mean(scored, tokens),
+            "loss": _mean(total["distill.total"], total["distill.tokens"]),
+            "correction_abs": _mean(total["correction.total"], total["correction.tokens"]),
             "dropped_rows": rows.dropped_teachers,
         },
-        "tokens": {"trained": int(tokens), "teacher": int(total["teacher_tokens"])},
+        "tokens": {
+            "trained": int(tokens),
+            "teacher": int(total["teacher_tokens"]),
+            "reference": int(total["reference_tokens"]),
+        },
         "rows": len(rows.rows),
         "steps": {"taken": len(taken), "skipped": len(grad_norms) - len(taken)},
         "sequence_tokens": int(total["real_tokens"]),
@@ -89,6 +102,15 @@ def response_metrics(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     return {
         "response": {"tokens_mean": _mean(sum(lengths), len(lengths)), "tokens_max": max(lengths, default=0)},
         "cut_share": _mean(cut[True], cut.total()),
+    }
+
+
+def choice_metrics(choices: Sequence[Choice]) -> dict[str, Any]:
+    """How well the hints the learner chose point at good turns, in members that had no part in the choice."""
+    rhos = [choice.held_out_rho for choice in choices if choice.held_out_rho is not None]
+    return {
+        "within_rho": _mean(sum(rhos), len(rhos)),
+        "undecided_groups": sum(choice.index is None for choice in choices),
     }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from learner.batch import ForwardPass
 from learner.logprobs import CHUNK_ELEMENTS, EntropyMode, TokenScores, chunks_for, token_scores
 from stream_rl.errors import ConfigError
 
@@ -26,11 +28,19 @@ class PolicyModel(nn.Module):
         self.chunk_elements = chunk_elements
 
     def forward(
-        self, token_ids_BT: Tensor, positions_N: Tensor, targets_N: Tensor, *, peak_targets: int, entropy: EntropyMode
+        self,
+        token_ids_BT: Tensor,
+        positions_N: Tensor,
+        targets_N: Tensor,
+        *,
+        peak_targets: int,
+        entropy: EntropyMode,
+        support: int | Tensor = 0,
     ) -> TokenScores:
         """Score `targets` [N]; `positions` [N] index the flattened [B * T] hidden states that predict them.
 
         `peak_targets` is the largest N of any rank in this pass; from it all ranks find the same number of chunks.
+        `support` as in `token_scores`.
         """
         decoder = self.causal_lm.get_decoder()
         hidden = decoder(input_ids=token_ids_BT, use_cache=False).last_hidden_state
@@ -41,8 +51,22 @@ class PolicyModel(nn.Module):
             self.causal_lm.get_output_embeddings(),
             temperature=self.temperature,
             entropy=entropy,
+            support=support,
             num_chunks=chunks_for(peak_targets, self.causal_lm.config.vocab_size, self.chunk_elements),
         )
+
+
+def run_forward(
+    policy: Callable[..., TokenScores],
+    forward: ForwardPass,
+    device: torch.device,
+    *,
+    entropy: EntropyMode,
+    support: int | Tensor = 0,
+) -> TokenScores:
+    """One pass of a `PolicyModel`, or of what wraps one, on `device`."""
+    tensors = (torch.from_numpy(a).to(device) for a in (forward.token_ids, forward.positions, forward.targets))
+    return policy(*tensors, peak_targets=forward.peak_targets, entropy=entropy, support=support)
 
 
 def load_policy(model_dir: Path, *, dtype: str, temperature: float) -> PolicyModel:

@@ -8,7 +8,9 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from learner.advantages import Estimator
+from learner.advantages import Advantages, turn_advantages
+from learner.members import member_of
+from stream_rl.config import Algorithm
 from stream_rl.messages import SelectedGroup
 from stream_rl.rubrics.guidance import with_guidance
 from stream_rl.types import BoolArray, FloatArray, IntArray, Message, Sample, Trajectory
@@ -51,11 +53,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Longest sequence any pass over this row needs, in tokens."""
         return max(len(self.token_ids), len(self.teacher_ids) if self.teacher_ids is not None else 0)
 
-    @property
-    def has_signal(self) -> bool:
-        """Whether the policy gradient or the teacher can move a parameter because of this row."""
-        return bool(self.advantages.any()) or self.teacher_ids is not None
-
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All rows of one update, and what was left out of them."""
@@ -68,23 +65,22 @@ def build_rows(
     groups: Iterable[SelectedGroup],
     *,
     version: int,
-    estimator: Estimator,
-    invalid_action_penalty: float,
+    algorithm: Algorithm,
     renderer: HeadRenderer | None,
     max_model_len: int,
 ) -> Rows:
     """Rows of `groups` for parameters of `version`, with per-token advantages and teacher sequences.
 
-    Group statistics run over valid trajectories, before the penalty. The hint is rendered into the head, and every id
-    after the head is kept, so teacher and student score the same response. `renderer` None: no teacher at all.
-    Raises `ValueError` for a sample whose arrays do not fit together.
+    A turn's advantage (`turn_advantages`) stands on every loss token of the turn. The hint is rendered into the head,
+    and every id after the head is kept, so teacher and student score the same response. `renderer` None: no teacher.
+    Raises `ValueError` for a sample whose arrays do not fit together, or with a loss token that no turn sampled.
     """
     rows: list[Row] = []
     dropped = 0
     for group in groups:
         members = group.trajectories
-        advantages = estimator([t.reward for t in members], [t.valid for t in members])
-        for trajectory, advantage in zip(members, advantages.tolist(), strict=True):
+        by_member = turn_advantages([member_of(trajectory) for trajectory in members], algorithm)
+        for trajectory, by_turn in zip(members, by_member, strict=True):
             if not trajectory.valid:
                 continue
             oldest = trajectory.oldest_version
@@ -106,7 +102,7 @@ def build_rows(
                         token_ids=sample.token_ids,
                         loss_mask=sample.loss_mask,
                         behavior_logprobs=sample.behavior_logprobs,
-                        advantages=_token_advantages(trajectory, number, advantage, invalid_action_penalty),
+                        advantages=_token_advantages(trajectory, number, by_turn),
                         teacher_ids=teacher,
                     )
                 )
@@ -128,15 +124,23 @@ def teacher_sequence(sample: Sample, hint: str, renderer: HeadRenderer) -> IntAr
     return ids
 
 
-def _token_advantages(trajectory: Trajectory, number: int, advantage: float, penalty: float) -> FloatArray:
+def _token_advantages(trajectory: Trajectory, number: int, by_turn: Advantages) -> FloatArray:
     sample = trajectory.samples[number]
-    out = np.where(sample.loss_mask, np.float32(advantage), np.float32(0.0)).astype(np.float32)
-    if penalty:
-        for turn in trajectory.turns:
-            if turn.sample == number and not turn.valid:
-                span = slice(turn.start, turn.stop)
-                out[span] -= np.float32(penalty) * sample.loss_mask[span]
-    return out
+    tokens = len(sample.token_ids)
+    out = np.zeros(tokens, dtype=np.float32)
+    sampled = np.zeros(tokens, dtype=np.bool_)
+    for turn, advantage in zip(trajectory.turns, by_turn, strict=True):
+        if turn.sample == number:
+            if not 0 <= turn.start <= turn.stop <= tokens:
+                raise ValueError(
+                    f"trajectory {trajectory.id}: a turn samples tokens [{turn.start}, {turn.stop}) of "
+                    f"sample {number}, which has {tokens}"
+                )
+            out[turn.start : turn.stop] = advantage
+            sampled[turn.start : turn.stop] = True
+    if unowned := int((sample.loss_mask & ~sampled).sum()):
+        raise ValueError(f"trajectory {trajectory.id}: {unowned} loss tokens of sample {number} belong to no turn")
+    return np.where(sample.loss_mask, out, np.float32(0.0))
 
 
 def _check(sample: Sample, trajectory: Trajectory) -> None:

@@ -10,15 +10,18 @@ import msgspec
 import torch
 
 from learner import checkpoint
-from learner.advantages import ESTIMATORS
 from learner.distributed import TrainRound, World
 from learner.engine import DeepSpeedEngine
-from learner.metrics import response_metrics, update_metrics
+from learner.hint_choice import HintsChosen, choose_hints
+from learner.metrics import choice_metrics, response_metrics, update_metrics
+from learner.objective import Objective
 from learner.options import LearnerOptions
-from learner.policy import load_policy, model_folder
+from learner.policy import PolicyModel, load_policy, model_folder
+from learner.ports import Scorer
 from learner.rounds import refusals
 from learner.rows import HeadRenderer, build_rows
-from learner.update import Objective, run_update
+from learner.shadow import MovingAverage, Shadow
+from learner.update import run_update
 from learner.weights.files import FilesPublisher
 from stream_rl.types import WeightsManifest
 
@@ -41,15 +44,24 @@ class Trainer:
         self._options = options
         self._world = world
         self._model_folder = model_folder(options.model)
-        policy = load_policy(self._model_folder, dtype=options.dtype, temperature=options.temperature)
-        self._engine = DeepSpeedEngine(policy, options.learner, world, dtype=options.dtype)
+        algorithm = options.algorithm
+        taught = algorithm.distillation != "none"
+        needs_start_policy = algorithm.kl_coef > 0 or (taught and algorithm.teacher == "frozen")
+        start_policy = Shadow(self._load_policy(), world.device) if needs_start_policy else None
+        self._reference: Scorer | None = start_policy if algorithm.kl_coef > 0 else None
+        self._average = (
+            MovingAverage(self._load_policy(), world.device) if taught and algorithm.teacher == "ema" else None
+        )
+        # Who reads the hints; None: the policy itself.
+        self._teacher: Scorer | None = start_policy if algorithm.teacher == "frozen" else self._average
+        self._engine = DeepSpeedEngine(self._load_policy(), options.learner, world, dtype=options.dtype)
         self._objective = Objective(
-            algorithm=options.algorithm,
+            algorithm=algorithm,
             episode_tokens=options.episode_tokens,
             token_budget=options.learner.token_budget,
             mini_batches=options.learner.mini_batches,
         )
-        self._renderer = _renderer(self._model_folder) if options.algorithm.distillation != "none" else None
+        self._renderer = _renderer(self._model_folder) if taught else None
         self._publisher = (
             FilesPublisher(Path(options.weights_dir), options.run_id, keep=options.keep_versions)
             if world.rank == 0
@@ -63,6 +75,7 @@ class Trainer:
                 Path(options.resume_from),
                 run_id=options.run_id,
                 zero_stage=options.learner.zero_stage,
+                teacher=self._average,
             ).version
 
     def publish(self) -> WeightsManifest | None:
@@ -78,20 +91,45 @@ class Trainer:
         options = self._options
         enter("unpack")
         refused = refusals(command.groups, version=self.version, max_lag=options.max_lag)
-        groups = [group for group in command.groups if group.group_id not in refused]
+        groups = tuple(group for group in command.groups if group.group_id not in refused)
+        renderer = self._renderer if self._objective.teaches(self.version) else None
+        chosen = HintsChosen(groups=groups, choices=(), num_tokens=0)
+        if renderer is not None:
+            enter("teacher")
+            chosen = choose_hints(
+                self._engine,
+                self._teacher,
+                groups,
+                self._objective,
+                renderer=renderer,
+                max_model_len=options.max_model_len,
+            )
+            enter("unpack")
         rows = build_rows(
-            groups,
+            chosen.groups,
             version=self.version,
-            estimator=ESTIMATORS[options.algorithm.advantage],
-            invalid_action_penalty=options.algorithm.invalid_action_penalty,
-            renderer=self._renderer,
+            algorithm=options.algorithm,
+            renderer=renderer,
             max_model_len=options.max_model_len,
         )
         sums, norms = run_update(
-            self._engine, rows.rows, self._objective, seed=(options.seed, self.version), enter=enter
+            self._engine,
+            rows.rows,
+            self._objective,
+            update=self.version,
+            seed=(options.seed, self.version),
+            enter=enter,
+            teacher=self._teacher,
+            reference=self._reference,
         )
+        sums.add("teacher_tokens", chosen.num_tokens)
         self.version += 1
+        if self._average is not None:
+            enter("teacher")
+            self._average.follow(self._engine.full_parameters(), decay=options.algorithm.teacher_decay)
+            enter("other")
         metrics = update_metrics(sums.reduced(self._world.sum), sums.lags, rows, norms)
+        metrics["distill"] |= choice_metrics(chosen.choices)
         metrics |= response_metrics([t for group in groups for t in group.trajectories])
         enter("publish")
         manifest = self.publish()
@@ -116,12 +154,17 @@ class Trainer:
             zero_stage=self._options.learner.zero_stage,
             config_digest=self._options.digest,
             model_folder=self._model_folder,
+            teacher=self._average,
         )
 
     def close(self) -> None:
         """Release the engine and leave the process group."""
         self._engine.close()
         self._world.leave()
+
+    def _load_policy(self) -> PolicyModel:
+        options = self._options
+        return load_policy(self._model_folder, dtype=options.dtype, temperature=options.temperature)
 
 
 def _renderer(folder: Path) -> HeadRenderer:

@@ -1,4 +1,4 @@
-"""The passes of one update: prox, teacher, then one optimiser step for each mini-batch.
+"""The passes of one update: prox, reference, teacher, then one optimiser step for each mini-batch.
 
 Consumes: training rows. Waits for: nothing but the other ranks. Produces: changed parameters and sums for the metrics.
 Unblocked by: its own end.
@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-import msgspec
-import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from learner.batch import ForwardPass, MicroBatch, MiniBatch, collate, plan
-from learner.correction import decoupled_weights, mismatch
-from learner.distill import gap, rised_loss
+from learner.batch import MiniBatch, plan, trajectory_numbers
 from learner.logprobs import EntropyMode, TokenScores
-from learner.losses import clipped_policy_loss, entropy_bonus, k3, keep
 from learner.metrics import Sums
+from learner.objective import Objective
+from learner.passes import Work, gap_statistics, prepare, run_prox, run_reference, run_teacher
+from learner.ports import Engine, Scorer
 from learner.rows import Row
-from stream_rl.config import Algorithm
+from learner.token_loss import TokenLoss
 from stream_rl.errors import StreamRLError
 
 
@@ -31,71 +26,33 @@ class TrainingDiverged(StreamRLError):
     """Loss or gradient is no longer a number. Nothing was published; resume from the last checkpoint."""
 
 
-class Engine(Protocol):
-    """What an update needs of the thing that holds parameters and optimiser. Every call is made by all ranks."""
-
-    @property
-    def rank(self) -> int:
-        """This process, 0 .. num_ranks - 1."""
-        ...
-
-    @property
-    def num_ranks(self) -> int:
-        """Processes that train together."""
-        ...
-
-    @property
-    def device(self) -> torch.device:
-        """Where tensors must be."""
-        ...
-
-    def score(self, forward: ForwardPass, *, entropy: EntropyMode) -> TokenScores:
-        """Run one forward pass, [targets]; with a graph if gradients are on."""
-        ...
-
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradient of this rank's share of the loss; the shares of all ranks are summed, not averaged."""
-        ...
-
-    def step(self) -> float:
-        """Clip, step, clear; returns the gradient norm before clipping."""
-        ...
-
-
-class Objective(msgspec.Struct, frozen=True, kw_only=True):
-    """What is minimised."""
-
-    algorithm: Algorithm  # coefficients and bounds
-    episode_tokens: int  # most tokens one trajectory can sample: the constant divisor of `dr_grpo`
-    token_budget: int  # padded tokens of one micro-batch
-    mini_batches: int  # optimiser steps
-
-    def divisor(self, mini: MiniBatch) -> int:
-        """What the summed token losses of a mini-batch, over all ranks, are divided by."""
-        if self.algorithm.advantage == "dr_grpo":
-            return mini.num_trajectories * self.episode_tokens
-        return mini.num_loss_tokens
-
-
-class _Work(msgspec.Struct, kw_only=True, eq=False):
-    """A micro-batch and what earlier passes found about its selected tokens."""
-
-    batch: MicroBatch
-    prox: Tensor | None = None  # [selected]; None: the train pass itself runs at the start parameters, or nobody asks
-    teacher: Tensor | None = None  # [selected], 0 where there is no teacher
-    has_teacher: Tensor | None = None  # [selected]
-
-
 def run_update(
-    engine: Engine, rows: Sequence[Row], objective: Objective, *, seed: tuple[int, ...], enter: Callable[[str], None]
+    engine: Engine,
+    rows: Sequence[Row],
+    objective: Objective,
+    *,
+    update: int,
+    seed: tuple[int, ...],
+    enter: Callable[[str], None],
+    teacher: Scorer | None = None,
+    reference: Scorer | None = None,
 ) -> tuple[Sums, list[float | None]]:
     """Train on `rows`. Returns this rank's sums and one gradient norm a mini-batch, None where no step was taken.
 
-    A mini-batch without any gradient (no advantage, no teacher, no entropy bonus) takes no step: momentum and weight
-    decay alone would move the parameters. `enter` is told the state the time belongs to.
-    Raises `TrainingDiverged` when loss or gradient is not finite.
+    update: number of the update, from 0
+    seed: of the order of trajectories
+    enter: told the state the time belongs to; the reference's pass counts as prox
+    teacher: who reads the rows with a hint; None: the parameters at the start of the update
+    reference: whose KL is added; needed where `kl_coef` > 0
+
+    Rows without a signal (`Objective.has_signal`) are scored once, as part of the prox pass, and have no backward pass.
+    A mini-batch of nothing else takes no step: momentum and weight decay alone
+    would move the parameters. Raises `TrainingDiverged` when loss or gradient is not finite.
     """
     enter("unpack")
+    algorithm = objective.algorithm
+    if (reference is None) != (algorithm.kl_coef == 0):
+        raise ValueError(f"kl_coef = {algorithm.kl_coef} and {'no' if reference is None else 'a'} reference was given")
     sums = Sums(sorted({row.lag for row in rows}))
     minis = plan(
         rows,
@@ -103,82 +60,75 @@ def run_update(
         token_budget=objective.token_budget,
         mini_batches=objective.mini_batches,
         seed=seed,
+        has_signal=objective.has_signal,
+        teacher_is_student=teacher is None,
     )
-    work = [_collate(rows, mini, engine.rank) for mini in minis]
+    numbers = trajectory_numbers(rows)
+    parts = [
+        prepare(
+            rows,
+            mini,
+            rank=engine.rank,
+            device=engine.device,
+            trajectories=numbers,
+            teacher_is_student=teacher is None,
+        )
+        for mini in minis
+    ]
+    everything = [work for part in parts for work in part]
 
     enter("prox")
-    for number, (mini, items) in enumerate(zip(minis, work, strict=True)):
-        # The first mini-batch is trained at the very parameters prox means, in the same micro-batches: its own
-        # forward pass is the prox pass. Only later ones need their values saved before the first step.
-        if number and (objective.algorithm.correction != "none" or any(mini.peak_teacher_targets)):
-            for item in items:
-                item.prox = _constant_scores(engine, item.batch)
+    for place, (mini, part) in enumerate(zip(minis, parts, strict=True)):
+        needs_prox = objective.needs_prox(mini, is_first=place == 0)
+        for work in part:
+            if needs_prox or not work.trains:
+                run_prox(engine, work, kept_tokens=objective.kept_tokens if mini.has_teacher else 0)
+    if reference is not None:
+        for work in everything:
+            run_reference(reference, work, sums)
 
     enter("teacher")
-    for items in work:
-        for item in items:
-            _run_teacher(engine, item, sums)
+    for work in everything:
+        run_teacher(engine if teacher is None else teacher, work, sums)
+    statistics = None
+    if objective.norms_gap and any(mini.has_teacher for mini in minis):
+        statistics = gap_statistics(engine, everything, len(set(numbers)))
 
     enter("train")
+    token_loss = TokenLoss(algorithm, sums, update=update, statistics=statistics)
     norms = [
-        _train(engine, mini, items, objective, sums, at_start=number == 0)
-        for number, (mini, items) in enumerate(zip(minis, work, strict=True))
+        _train(engine, mini, part, objective, token_loss, sums, at_start=place == 0)
+        for place, (mini, part) in enumerate(zip(minis, parts, strict=True))
     ]
     enter("other")
     return sums, norms
 
 
-def _collate(rows: Sequence[Row], mini: MiniBatch, rank: int) -> list[_Work]:
-    return [
-        _Work(batch=collate(rows, numbers, peak_targets=peak, peak_teacher_targets=peak_teacher))
-        for numbers, peak, peak_teacher in zip(
-            mini.ranks[rank], mini.peak_targets, mini.peak_teacher_targets, strict=True
-        )
-    ]
-
-
-@torch.no_grad()
-def _constant_scores(engine: Engine, batch: MicroBatch) -> Tensor:
-    return engine.score(batch.student, entropy="none").logprobs
-
-
-@torch.no_grad()
-def _run_teacher(engine: Engine, item: _Work, sums: Sums) -> None:
-    teacher = item.batch.teacher
-    if teacher is None:
-        return
-    logprobs = engine.score(teacher, entropy="none").logprobs
-    size = len(item.batch.mask)
-    selected = torch.from_numpy(item.batch.teacher_selected).to(engine.device)
-    item.teacher = torch.zeros(size, device=engine.device)
-    item.has_teacher = torch.zeros(size, dtype=torch.bool, device=engine.device)
-    item.teacher[selected] = logprobs[: len(selected)]  # an empty batch has one score and selects none
-    item.has_teacher[selected] = True
-    sums.add("teacher_tokens", teacher.num_tokens)
-
-
 def _train(
-    engine: Engine, mini: MiniBatch, items: Sequence[_Work], objective: Objective, sums: Sums, *, at_start: bool
+    engine: Engine,
+    mini: MiniBatch,
+    part: Sequence[Work],
+    objective: Objective,
+    token_loss: TokenLoss,
+    sums: Sums,
+    *,
+    at_start: bool,
 ) -> float | None:
-    entropy_coef = objective.algorithm.entropy_coef
-    learns = mini.has_signal or entropy_coef > 0
     divisor = objective.divisor(mini)
-    for item in items:
-        with torch.set_grad_enabled(learns):
-            batch = item.batch
-            scores = engine.score(batch.student, entropy="gradient" if entropy_coef else "value")
-            if at_start:
-                item.prox = scores.logprobs.detach()
-            loss = _loss(engine.device, item, scores, objective.algorithm, sums) / divisor
+    entropy: EntropyMode = "gradient" if objective.algorithm.entropy_coef else "value"
+    for work in part:
+        with torch.set_grad_enabled(work.trains):
+            scores = _scores(engine, work, entropy, at_start=at_start)
+            loss = token_loss(work, scores) / divisor
         value = float(loss.detach())
         if not math.isfinite(value):
             raise TrainingDiverged(f"rank {engine.rank}: the loss of a micro-batch is {value}")
         sums.add("loss", value)
-        sums.add("real_tokens", batch.student.num_tokens)
-        sums.add("padded_tokens", batch.student.token_ids.size if batch.student.num_tokens else 0)
-        if learns:
+        sums.add("real_tokens", work.student.num_tokens)
+        sums.add("padded_tokens", work.student.token_ids.size if work.student.num_tokens else 0)
+        if work.trains:
             engine.backward(loss)
-    if not learns:
+    if not mini.has_signal:
         return None
     norm = engine.step()
     if not math.isfinite(norm):
@@ -186,49 +136,11 @@ def _train(
     return norm
 
 
-def _loss(device: torch.device, item: _Work, scores: TokenScores, algorithm: Algorithm, sums: Sums) -> Tensor:
-    """Summed token loss of one micro-batch, and its part of the sums."""
-
-    def on_device(array: npt.NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    policy, prox = scores.logprobs, item.prox
-    mask = on_device(item.batch.mask)
-    behavior = on_device(item.batch.behavior_logprobs)
-    if algorithm.correction == "decoupled":
-        assert prox is not None, "the decoupled correction always has prox values"
-        anchor, weights = prox, decoupled_weights(prox, behavior, cap=algorithm.behavior_cap)
-    else:
-        anchor, weights = behavior, torch.ones_like(behavior)
-    clipped = clipped_policy_loss(
-        policy,
-        anchor,
-        on_device(item.batch.advantages),
-        weights,
-        mask,
-        clip_low=algorithm.clip_low,
-        clip_high=algorithm.clip_high,
-        dual_clip=algorithm.dual_clip,
-    )
-    loss = clipped.loss
-    if algorithm.entropy_coef:
-        loss = loss - algorithm.entropy_coef * entropy_bonus(scores.entropy, mask)
-    if item.teacher is not None and item.has_teacher is not None:
-        assert prox is not None, "a mini-batch with a teacher always has prox values"
-        scored = mask & item.has_teacher
-        loss = loss + algorithm.distill_coef * rised_loss(
-            policy, prox, item.teacher, scored, clip=algorithm.distill_clip
-        )
-        sums.add_gap(gap(prox, item.teacher, scored))
-    sums.add("tokens", float(mask.sum()))
-    sums.add("entropy", float(keep(scores.entropy.detach().double(), mask).sum()))
-    sums.add("clipped", float(clipped.num_clipped))
-    if prox is not None:
-        sums.add_mismatch(mismatch(prox, behavior, mask, cap=algorithm.behavior_cap))
-        lags = on_device(item.batch.lags)
-        token_kl = keep(k3(behavior.double(), prox.double()), mask)
-        for lag in sums.lags:
-            here = mask & (lags == lag)
-            sums.add(f"lag.{lag}.tokens", float(here.sum()))
-            sums.add(f"lag.{lag}.kl", float(token_kl[here].sum()))
-    return loss
+def _scores(engine: Engine, work: Work, entropy: EntropyMode, *, at_start: bool) -> TokenScores:
+    """Scores at the parameters of now; of what is not trained, those of the start, which only metrics read."""
+    if not work.trains:
+        return work.known_prox
+    scores = engine.score(work.student, entropy=entropy, support=0 if work.prox is None else work.prox.support_ids)
+    if at_start and work.prox is None:
+        work.prox = TokenScores(*(values.detach() for values in scores))
+    return scores

@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from learner.advantages import grpo
 from learner.batch import plan
 from learner.checkpoint_state import CheckpointUnusable, latest
 from learner.distributed import TrainRound, World
 from learner.engine import DeepSpeedEngine
+from learner.objective import Objective
 from learner.policy import PolicyModel
 from learner.rows import Row, build_rows
 from learner.service import LearnerOptions, run_rank
 from learner.trainer import Trainer
-from learner.update import Objective, run_update
+from learner.update import run_update
 from stream_rl.config import Algorithm, Learner
 from stream_rl.fingerprint import of_file
 from stream_rl.messages import Finish, FromLearner, RoundStart, SaveCheckpoint, SelectedGroup, ToLearner
@@ -49,8 +49,7 @@ def rows_of(update: int) -> tuple[Row, ...]:
     return build_rows(
         groups_of(update),
         version=update,
-        estimator=grpo,
-        invalid_action_penalty=ALGORITHM.invalid_action_penalty,
+        algorithm=ALGORITHM,
         renderer=WordRenderer(),
         max_model_len=256,
     ).rows
@@ -64,7 +63,16 @@ def reference(policy: PolicyModel) -> list[float]:
     for update in range(NUM_UPDATES):
         rows = rows_of(update)
         start = copy.deepcopy(model)
-        for mini in plan(rows, num_ranks=1, token_budget=10**6, mini_batches=LEARNER.mini_batches, seed=(0, update)):
+        minis = plan(
+            rows,
+            num_ranks=1,
+            token_budget=10**6,
+            mini_batches=LEARNER.mini_batches,
+            seed=(0, update),
+            has_signal=lambda _: True,
+            teacher_is_student=True,
+        )
+        for mini in minis:
             members = [rows[i] for micro in mini.ranks[0] for i in micro]
             divisor = sum(int(row.loss_mask.sum()) for row in members)
             for row in members:
@@ -107,7 +115,9 @@ def equal_to_reference(world: World, stage: int, wanted: PolicyModel, wanted_nor
     objective = Objective(algorithm=ALGORITHM, episode_tokens=1, token_budget=96, mini_batches=LEARNER.mini_batches)
     norms: list[float | None] = []
     for update in range(NUM_UPDATES):
-        norms += run_update(engine, rows_of(update), objective, seed=(0, update), enter=lambda _: None)[1]
+        norms += run_update(engine, rows_of(update), objective, update=update, seed=(0, update), enter=lambda _: None)[
+            1
+        ]
     names = [spec.name for spec in engine.specs]
     got = {name: t.clone() for name, t in zip(names, engine.full_parameters(), strict=True)}
     engine.close()
@@ -128,7 +138,7 @@ def trains_in_bfloat16(world: World, stage: int) -> dict[str, Any]:
     engine = DeepSpeedEngine(policy, msgspec.structs.replace(LEARNER, zero_stage=stage), world, dtype="bfloat16")
     start = [t.clone() for t in engine.full_parameters()]
     objective = Objective(algorithm=ALGORITHM, episode_tokens=1, token_budget=96, mini_batches=1)
-    _, norms = run_update(engine, rows_of(0), objective, seed=(0, 0), enter=lambda _: None)
+    _, norms = run_update(engine, rows_of(0), objective, update=0, seed=(0, 0), enter=lambda _: None)
     moved = [float((a - b).abs().max()) for a, b in zip(start, engine.full_parameters(), strict=True)]
     dtypes = sorted({str(spec.dtype) for spec in engine.specs})
     engine.close()
@@ -235,9 +245,8 @@ def main(folder: Path) -> None:
     }
     plain = PlainEngine(tiny_policy())
     one_step = Objective(algorithm=ALGORITHM, episode_tokens=1, token_budget=96, mini_batches=1)
-    result["bfloat16"]["reference_norm"] = run_update(plain, rows_of(0), one_step, seed=(0, 0), enter=lambda _: None)[
-        1
-    ][0]
+    _, wanted_norms = run_update(plain, rows_of(0), one_step, update=0, seed=(0, 0), enter=lambda _: None)
+    result["bfloat16"]["reference_norm"] = wanted_norms[0]
     if world.rank == 0:
         save_tiny(folder / "model")
     world.barrier()

@@ -23,8 +23,8 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def run_ranks(folder: Path, num_ranks: int) -> dict[str, Any]:
-    """Start the ranks of `deepspeed_worker`, and return what rank 0 found."""
+def run_ranks(folder: Path, num_ranks: int, worker: str = "deepspeed_worker", *arguments: str) -> dict[str, Any]:
+    """Start the ranks of a worker module, and return what rank 0 found."""
     common = {**os.environ, "WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes: list[subprocess.Popen[bytes]] = []
     logs = [folder / f"rank{rank}.log" for rank in range(num_ranks)]
@@ -33,7 +33,7 @@ def run_ranks(folder: Path, num_ranks: int) -> dict[str, Any]:
             with log.open("wb") as out:
                 processes.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", "tests.process.deepspeed_worker", str(folder)],
+                        [sys.executable, "-m", f"tests.process.{worker}", str(folder), *arguments],
                         cwd=ROOT,
                         env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
                         stdout=out,

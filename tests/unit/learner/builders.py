@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learner.batch import ForwardPass
 from learner.logprobs import EntropyMode, TokenScores
-from learner.policy import PolicyModel
+from learner.policy import PolicyModel, run_forward
 from stream_rl.messages import SelectedGroup
 from stream_rl.types import Message, Sample, Task, Trajectory, Turn, VersionSpan
 
@@ -130,7 +130,7 @@ def save_tiny(folder: Path, *, seed: int = 0) -> Path:
 
 
 class PlainEngine:
-    """`learner.update.Engine` in plain torch, one process."""
+    """`learner.ports.Engine` in plain torch, one process."""
 
     rank = 0
     num_ranks = 1
@@ -143,11 +143,12 @@ class PlainEngine:
         self.passes: list[bool] = []  # whether each forward pass had gradients on
         self.gradients: list[Tensor] = []  # the embedding's, before each step
 
-    def score(self, forward: ForwardPass, *, entropy: EntropyMode) -> TokenScores:
+    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
+        return list(values)
+
+    def score(self, forward: ForwardPass, *, entropy: EntropyMode, support: int | Tensor = 0) -> TokenScores:
         self.passes.append(torch.is_grad_enabled())
-        tensors = (torch.from_numpy(a) for a in (forward.token_ids, forward.positions, forward.targets))
-        scores: TokenScores = self.policy(*tensors, peak_targets=forward.peak_targets, entropy=entropy)
-        return scores
+        return run_forward(self.policy, forward, self.device, entropy=entropy, support=support)
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner.batch import MICRO_BATCH_COST_TOKENS, MiniBatch, collate, cut_points, plan
+from learner import batch as batching
+from learner.batch import MICRO_BATCH_COST_TOKENS, MiniBatch, cut_points, needs_teacher_pass, trajectory_numbers
 from learner.rows import Row
 
 
@@ -26,6 +29,10 @@ def row(number: int, tokens: int, loss_tokens: int = 2, teacher_extra: int | Non
         advantages=np.where(mask, np.float32(signal), np.float32(0)).astype(np.float32),
         teacher_ids=teacher,
     )
+
+
+plan = partial(batching.plan, has_signal=lambda row: bool(row.advantages.any()), teacher_is_student=False)
+collate = partial(batching.collate, trajectories=[0, 1], teacher_is_student=False)
 
 
 def numbers(mini: MiniBatch) -> list[int]:
@@ -102,15 +109,53 @@ def test_rows_of_one_trajectory_stay_in_one_mini_batch() -> None:
 
 
 def test_signal_is_seen_per_mini_batch() -> None:
-    dull = [row(i, 10, signal=0.0) for i in range(4)]
-    assert not any(m.has_signal for m in plan(dull, num_ranks=1, token_budget=99, mini_batches=2, seed=0))
-    taught = [row(i, 10, signal=0.0, teacher_extra=0) for i in range(4)]
-    assert all(m.has_signal for m in plan(taught, num_ranks=1, token_budget=99, mini_batches=2, seed=0))
+    rows = [row(i, 10, signal=float(i == 2), teacher_extra=0 if i == 3 else None) for i in range(4)]
+    minis = plan(rows, num_ranks=1, token_budget=99, mini_batches=4, seed=0)
+    assert {numbers(m)[0]: (m.has_signal, m.has_teacher) for m in minis} == {
+        0: (False, False),
+        1: (False, False),
+        2: (True, False),
+        3: (False, True),
+    }
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_rows_without_a_signal_are_apart_and_every_rank_has_as_many_micro_batches(num_ranks: int) -> None:
+    rows = [row(i, 10 + i, signal=float(i % 3 == 0)) for i in range(9)]
+    (mini,) = plan(rows, num_ranks=num_ranks, token_budget=24, mini_batches=1, seed=0)
+    assert sorted(numbers(mini)) == list(range(9))
+    assert {len(micros) for micros in mini.ranks} == {len(mini.trains)}
+    for micros in mini.ranks:
+        for micro, trains in zip(micros, mini.trains, strict=True):
+            assert all((i % 3 == 0) == trains for i in micro)
+    assert mini.has_signal
+    assert mini.num_loss_tokens == sum(r.num_loss_tokens for r in rows)  # of all: the divisor stays the same
+
+
+def test_a_teacher_that_is_the_student_reads_nothing_twice() -> None:
+    same, hinted, alone = row(0, 8, teacher_extra=0), row(1, 8, teacher_extra=2), row(2, 8)
+    assert [needs_teacher_pass(r, teacher_is_student=True) for r in (same, hinted, alone)] == [False, True, False]
+    assert [needs_teacher_pass(r, teacher_is_student=False) for r in (same, hinted, alone)] == [True, True, False]
+    rows = [same, hinted, alone]
+    (mini,) = plan(rows, num_ranks=1, token_budget=99, mini_batches=1, seed=0, teacher_is_student=True)
+    assert mini.has_teacher
+    assert mini.peak_teacher_targets == (2,)
+    batch = collate(
+        rows, (0, 1, 2), trajectories=[0, 1, 2], peak_targets=6, peak_teacher_targets=2, teacher_is_student=True
+    )
+    assert batch.taught.tolist() == [True, True, True, True, False, False]
+    assert batch.teacher_selected.tolist() == [2, 3]
+    assert batch.teacher is not None
+    assert len(batch.teacher.token_ids) == 1
+
+
+def test_trajectories_are_numbered_by_their_first_row() -> None:
+    assert trajectory_numbers([row(4, 5), row(1, 5), row(4, 6)]) == [0, 1, 0]
 
 
 def test_collate_by_hand() -> None:
     rows = [row(1, 4), row(2, 6, loss_tokens=3, teacher_extra=2)]
-    batch = collate(rows, (0, 1), peak_targets=5, peak_teacher_targets=3)
+    batch = collate(rows, (0, 1), trajectories=[7, 3], peak_targets=5, peak_teacher_targets=3)
     assert batch.student.token_ids.tolist() == [
         [1000, 1001, 1002, 1003, 0, 0],
         [2000, 2001, 2002, 2003, 2004, 2005],
@@ -122,6 +167,9 @@ def test_collate_by_hand() -> None:
     assert batch.mask.all()
     assert batch.behavior_logprobs.tolist() == [-2, -2, -3, -3, -3]
     assert batch.lags.tolist() == [1, 1, 0, 0, 0]
+    assert batch.segments.tolist() == [0, 0, 1, 1, 1]
+    assert batch.trajectories.tolist() == [7, 7, 3, 3, 3]
+    assert batch.taught.tolist() == [False, False, True, True, True]
     teacher = batch.teacher
     assert teacher is not None
     assert teacher.token_ids.tolist() == [[7, 7, 2000, 2001, 2002, 2003, 2004, 2005]]
@@ -137,5 +185,7 @@ def test_an_empty_micro_batch_runs_the_same_passes_at_no_weight(peak_teacher: in
     assert batch.student.num_tokens == 0
     assert batch.student.peak_targets == 9
     assert len(batch.student.targets) == len(batch.behavior_logprobs) == len(batch.advantages) == len(batch.lags) == 1
+    assert batch.segments.tolist() == batch.trajectories.tolist() == [0]
+    assert batch.taught.tolist() == [False]
     assert (batch.teacher is not None) == (peak_teacher > 0)
     assert batch.teacher_selected.tolist() == []

@@ -43,6 +43,38 @@ def test_chunks_change_neither_value_nor_gradient(head: nn.Linear, num_chunks: i
         assert torch.allclose(whole, chunked, atol=1e-6)
 
 
+@pytest.mark.parametrize("num_chunks", [1, 3, 11])
+@pytest.mark.parametrize("with_gradients", [False, True])
+def test_the_most_probable_tokens_are_kept(head: nn.Linear, num_chunks: int, with_gradients: bool) -> None:
+    with torch.set_grad_enabled(with_gradients):
+        out = token_scores(HIDDEN, TARGETS, head, temperature=0.7, entropy="none", support=3, num_chunks=num_chunks)
+    log_p = torch.log_softmax(head(HIDDEN) / 0.7, -1)
+    wanted = log_p.sort(-1, descending=True)
+    assert out.support_ids.tolist() == wanted.indices[:, :3].tolist()
+    assert torch.allclose(out.support_logprobs, wanted.values[:, :3], atol=1e-6)
+    whole = token_scores(HIDDEN, TARGETS, head, temperature=0.7, entropy="none", support=100, num_chunks=num_chunks)
+    assert whole.support_ids.shape == (7, 6)  # no more than the vocabulary
+    nothing = token_scores(HIDDEN, TARGETS, head, temperature=0.7, entropy="none", num_chunks=num_chunks)
+    assert nothing.support_ids.shape == nothing.support_logprobs.shape == (7, 0)
+
+
+@pytest.mark.parametrize("num_chunks", [1, 3, 11])
+def test_chosen_tokens_are_scored_with_their_gradient(head: nn.Linear, num_chunks: int) -> None:
+    ids = torch.tensor([[0, 5], [1, 1], [2, 0], [3, 4], [4, 5], [5, 0], [0, 3]])
+    out = token_scores(HIDDEN, TARGETS, head, temperature=0.7, entropy="none", support=ids, num_chunks=num_chunks)
+    log_p = torch.log_softmax(head(HIDDEN) / 0.7, -1)
+    assert torch.equal(out.support_ids, ids)
+    assert torch.allclose(out.support_logprobs, log_p.gather(-1, ids), atol=1e-6)
+    (found,) = torch.autograd.grad(out.support_logprobs.exp().sum(), head.weight)
+    (wanted,) = torch.autograd.grad(log_p.gather(-1, ids).exp().sum(), head.weight)
+    assert torch.allclose(found, wanted, atol=1e-6)
+
+
+def test_a_support_of_other_tokens_is_refused(head: nn.Linear) -> None:
+    with pytest.raises(ValueError, match="expected a support"):
+        token_scores(HIDDEN, TARGETS, head, temperature=1.0, entropy="none", support=torch.zeros(3, 2).long())
+
+
 def test_entropy_can_be_a_constant_or_absent(head: nn.Linear) -> None:
     value = token_scores(HIDDEN, TARGETS, head, temperature=1.0, entropy="value")
     assert value.logprobs.requires_grad

@@ -40,7 +40,40 @@ def test_ranks_are_added_before_any_mean() -> None:
     assert found["grad_norm"] == 2.0  # over steps that were taken
     assert found["steps"] == {"taken": 1, "skipped": 1}
     # D over 4 tokens: mean 0, mean square 2
-    assert found["distill"] == {"d_mean": 0.0, "d_std": pytest.approx(2**0.5), "share": 1.0, "dropped_rows": 3}
+    assert found["distill"] == {
+        "d_mean": 0.0,
+        "d_std": pytest.approx(2**0.5),
+        "share": 1.0,
+        "loss": None,  # nothing was measured, which is not 0
+        "correction_abs": None,
+        "dropped_rows": 3,
+    }
+    assert found["kl_reference"] is None
+
+
+def test_means_of_what_is_measured_only_somewhere() -> None:
+    sums = Sums(lags=[])
+    given = {
+        "tokens": 8,
+        "capped": 2,
+        "rejected": 4,
+        "reference_tokens": 100,
+        "kl_reference.total": 2,
+        "kl_reference.tokens": 8,
+        "distill.total": -3,
+        "distill.tokens": 6,
+        "correction.total": 1,
+        "correction.tokens": 4,
+    }
+    for name, value in given.items():
+        sums.add(name, value)
+    found = update_metrics(sums.reduced(list), [], Rows(rows=()), [])
+    assert found["kl_reference"] == 0.25
+    assert found["mismatch"]["capped_share"] == 0.25
+    assert found["mismatch"]["rejected_share"] == 0.5
+    assert found["distill"]["loss"] == -0.5
+    assert found["distill"]["correction_abs"] == 0.25
+    assert found["tokens"] == {"trained": 8, "teacher": 0, "reference": 100}
 
 
 def test_an_undeclared_sum_is_refused() -> None:

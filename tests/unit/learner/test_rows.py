@@ -6,18 +6,25 @@ import pytest
 
 from learner.advantages import grpo
 from learner.rows import Row, Rows, build_rows, teacher_sequence
+from stream_rl.config import Algorithm
 from stream_rl.messages import SelectedGroup
+from stream_rl.types import Trajectory
 from tests.unit.learner.builders import HEAD_IDS, WordRenderer, group, sample, trajectory
 
 H = len(HEAD_IDS)
 
 
-def rows_of(*groups: SelectedGroup, penalty: float = 0.0, max_model_len: int = 256, version: int = 0) -> Rows:
+def rows_of(
+    *groups: SelectedGroup,
+    penalty: float = 0.0,
+    max_model_len: int = 256,
+    version: int = 0,
+    algorithm: Algorithm | None = None,
+) -> Rows:
     return build_rows(
         groups,
         version=version,
-        estimator=grpo,
-        invalid_action_penalty=penalty,
+        algorithm=algorithm or Algorithm(invalid_action_penalty=penalty),
         renderer=WordRenderer(),
         max_model_len=max_model_len,
     )
@@ -42,10 +49,57 @@ def test_invalid_actions_are_penalised_after_the_statistics() -> None:
     assert (turn[:, 2:] == 0).all()
 
 
+def with_observations(made: Trajectory, observations: str) -> Trajectory:
+    turns = (msgspec.structs.replace(turn, observation=o) for turn, o in zip(made.turns, observations, strict=True))
+    return msgspec.structs.replace(made, turns=tuple(turns), first_prompt="start")
+
+
+def test_every_turn_carries_its_own_advantage() -> None:
+    made = [with_observations(trajectory("g", i, r), o) for i, (r, o) in enumerate([(1.0, "abz"), (0.0, "acz")])]
+    won = msgspec.structs.replace(
+        made[0], turns=(*made[0].turns[:2], msgspec.structs.replace(made[0].turns[2], reward=1.0))
+    )
+    plain = SelectedGroup(update=0, group_id="g", trajectories=(won, made[1]), hint=None)
+    rows = rows_of(plain, algorithm=Algorithm(advantage="gigpo", gigpo_gamma=0.5)).rows
+    # Episode +-1/2. Returns of the winner 1/4, 1/2, 1; both stood at "start" and "a", and parted at "b" and "c".
+    for row, sign in zip(rows, (1, -1), strict=True):
+        turns = row.advantages[H : H + 15].reshape(3, 5)
+        assert turns[:, :2] == pytest.approx(sign * np.array([[0.625] * 2, [0.75] * 2, [0.5] * 2]))
+        assert (turns[:, 2:] == 0).all()
+
+
+def test_turns_of_a_forked_history_stand_in_their_own_sample() -> None:
+    made = trajectory("g", 0, 1.0, turns=2, invalid_turns=[1])
+    first, second = made.turns
+    forked = msgspec.structs.replace(
+        made,
+        samples=(sample([(7, True), (8, True), (9, False)]), sample([(7, False), (5, True), (6, True)])),
+        turns=(
+            msgspec.structs.replace(first, start=H, stop=H + 2),
+            msgspec.structs.replace(second, sample=1, start=H + 1, stop=H + 3),
+        ),
+    )
+    plain = SelectedGroup(update=0, group_id="g", trajectories=(forked, trajectory("g", 1, 0.0)), hint=None)
+    rows = rows_of(plain, algorithm=Algorithm(advantage="dr_grpo", invalid_action_penalty=0.1)).rows
+    assert rows[0].advantages[H:] == pytest.approx([0.5, 0.5, 0.0])
+    assert rows[1].advantages[H:] == pytest.approx([0.0, 0.4, 0.4])
+
+
+def test_a_loss_token_of_no_turn_is_an_error() -> None:
+    made = trajectory("g", 0, 1.0)
+    short = msgspec.structs.replace(made, turns=made.turns[:2])
+    with pytest.raises(ValueError, match="g/0: 2 loss tokens of sample 0 belong to no turn"):
+        rows_of(SelectedGroup(update=0, group_id="g", trajectories=(short,), hint=None))
+    beyond = msgspec.structs.replace(made.turns[2], stop=H + 99)
+    long = msgspec.structs.replace(made, turns=(*made.turns[:2], beyond))
+    with pytest.raises(ValueError, match=rf"a turn samples tokens \[{H + 10}, {H + 99}\) of sample 0, which has"):
+        rows_of(SelectedGroup(update=0, group_id="g", trajectories=(long,), hint=None))
+
+
 def test_penalty_alone_is_a_signal() -> None:
     members = (trajectory("g", 0, 0.0, invalid_turns=[0]), trajectory("g", 1, 0.0))
     failed = SelectedGroup(update=0, group_id="g", trajectories=members, hint=None)
-    assert [row.has_signal for row in rows_of(failed, penalty=0.1).rows] == [True, False]
+    assert [bool(row.advantages.any()) for row in rows_of(failed, penalty=0.1).rows] == [True, False]
 
 
 def test_invalid_trajectories_give_no_rows() -> None:
@@ -68,7 +122,6 @@ def test_an_empty_hint_is_the_student() -> None:
     for row in rows_of(group("g", [1, 0], hint="")).rows:
         assert row.teacher_ids is not None
         assert row.teacher_ids.tolist() == row.token_ids.tolist()
-        assert row.has_signal
 
 
 def test_no_hint_no_teacher() -> None:

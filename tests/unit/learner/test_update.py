@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import torch
 
-from learner.advantages import grpo
 from learner.metrics import update_metrics
-from learner.rows import Rows, build_rows
-from learner.update import Objective, TrainingDiverged, run_update
+from learner.objective import Objective
+from learner.rows import Row, Rows, build_rows
+from learner.update import TrainingDiverged, run_update
 from stream_rl.config import Algorithm
 from stream_rl.messages import SelectedGroup
 from tests.unit.learner.builders import PlainEngine, WordRenderer, group, tiny_policy
@@ -19,9 +19,7 @@ RISED = Algorithm(distillation="rised", distill_coef=0.1)
 
 
 def rows_of(*groups: SelectedGroup) -> Rows:
-    return build_rows(
-        groups, version=0, estimator=grpo, invalid_action_penalty=0.0, renderer=WordRenderer(), max_model_len=256
-    )
+    return build_rows(groups, version=0, algorithm=Algorithm(), renderer=WordRenderer(), max_model_len=256)
 
 
 def objective(algorithm: Algorithm, mini_batches: int = 1, episode_tokens: int = 10) -> Objective:
@@ -32,7 +30,7 @@ def train(
     engine: PlainEngine, rows: Rows, goal: Objective
 ) -> tuple[dict[str, object], Sequence[float | None], list[str]]:
     states: list[str] = []
-    sums, norms = run_update(engine, rows.rows, goal, seed=(0, 0), enter=states.append)
+    sums, norms = run_update(engine, rows.rows, goal, update=0, seed=(0, 0), enter=states.append)
     return update_metrics(sums.reduced(list), sums.lags, rows, norms), norms, states
 
 
@@ -56,7 +54,10 @@ def test_groups_without_spread_teach_only_through_the_teacher(rewards: list[floa
 def test_the_gap_is_exactly_zero_without_a_hint_text(mini_batches: int) -> None:
     engine = PlainEngine(tiny_policy())
     metrics, _, _ = train(engine, rows_of(group("g", [1, 0, 1, 0], hint="")), objective(RISED, mini_batches))
-    assert metrics["distill"] == {"d_mean": 0.0, "d_std": 0.0, "share": 1.0, "dropped_rows": 0}
+    distill = metrics["distill"]
+    assert isinstance(distill, dict)
+    assert (distill["d_mean"], distill["d_std"], distill["share"], distill["loss"]) == (0.0, 0.0, 1.0, 0.0)
+    assert metrics["tokens"]["teacher"] == 0  # type: ignore[index]
 
 
 def test_another_hint_is_another_gradient() -> None:
@@ -130,11 +131,35 @@ def test_micro_batches_do_not_change_the_gradient() -> None:
     assert torch.allclose(gradients[0], gradients[2], atol=1e-6)
 
 
+class _Everything(Objective, frozen=True, kw_only=True):
+    """The same objective, which takes every row for one that can move a parameter."""
+
+    def has_signal(self, row: Row) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("mini_batches", [1, 2])
+def test_rows_without_a_signal_are_scored_once_and_change_nothing_else(mini_batches: int) -> None:
+    """Three groups of eight rows, one of which can be compared: a third of the tokens needs a backward pass."""
+    rows = rows_of(group("pass", [1, 1, 1]), group("mixed", [1, 0]), group("fail", [0, 0, 0]))
+    goal = msgspec.structs.replace(objective(GRPO, mini_batches), token_budget=1)  # a micro-batch for each row
+    lean, full = PlainEngine(tiny_policy()), PlainEngine(tiny_policy())
+    found, _, _ = train(lean, rows, goal)
+    everything = _Everything(**{f: getattr(goal, f) for f in goal.__struct_fields__})
+    wanted, _, _ = train(full, rows, everything)
+    for a, b in zip(lean.policy.parameters(), full.policy.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-7)
+    assert found["tokens"] == wanted["tokens"]
+    assert found["loss"] == pytest.approx(wanted["loss"], abs=1e-6)
+    assert found["entropy"] == pytest.approx(wanted["entropy"], abs=0.02)  # silent rows: at the start of the update
+    assert (lean.passes.count(True), full.passes.count(True)) == (2, 8)
+
+
 def test_an_empty_update_is_an_update() -> None:
     metrics, norms, _ = train(PlainEngine(tiny_policy()), Rows(rows=()), objective(GRPO, mini_batches=2))
     assert norms == []
     assert metrics["rows"] == 0
-    assert metrics["tokens"] == {"trained": 0, "teacher": 0}
+    assert metrics["tokens"] == {"trained": 0, "teacher": 0, "reference": 0}
 
 
 def test_divergence_is_an_error() -> None:
@@ -149,8 +174,7 @@ def test_lags_are_told_apart() -> None:
     rows = build_rows(
         [group("g", [1, 0], version=2), group("h", [1, 0], version=1)],
         version=2,
-        estimator=grpo,
-        invalid_action_penalty=0.0,
+        algorithm=Algorithm(),
         renderer=None,
         max_model_len=256,
     )
