@@ -1,38 +1,60 @@
-"""The judge as the rest of the stream sees it: trajectories in, verdicts out, never an error of a judge's making."""
+"""The judge as the rest of the stream sees it: trajectories in, verdicts and scores out, never an error of a judge's
+making.
+"""
 
 from __future__ import annotations
 
+import difflib
+import logging
 import os
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
+from typing import TypeVar
 
 import aiohttp
 import anyio
 
-from judge.endpoint import Answer, AttemptFailed, Endpoint, EndpointStats
+from judge.ask import Ask, total
+from judge.courier import Courier
+from judge.endpoint import Endpoint
 from judge.parse import ParsedTag, parse_reply
-from judge.prompt import TagPrompt, chunks, subset
-from judge.retry import attempt_s, backoff_s
-from judge.router import JudgeRouter
-from judge.session import new_session
+from judge.pool import EndpointPool
+from judge.prompt import subset
+from judge.request import Prompt
+from judge.score_parse import parse_scores
+from judge.score_prompt import NumberedCriterion, number
+from judge.score_prompt import render as render_scoring
+from judge.session import MAX_CONNECTIONS, check_address, new_session
+from judge.standing import EndpointStanding
 from judge.transcript import DEFAULT_BUDGET, from_trajectory, quote
 from stream_rl.config import JudgeEndpoint
 from stream_rl.errors import ConfigError, JudgeFailed
 from stream_rl.rubrics.vocabulary import Vocabulary
-from stream_rl.types import Tag, Trajectory, Verdict
+from stream_rl.types import Scores, Tag, Trajectory, Verdict
+
+_REPAIRS = 1  # further requests for what is missing from a reply
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_LOG = logging.getLogger(__name__)
 
 
 class OpenAIJudge:
-    """Tags trajectories through any number of OpenAI-compatible endpoints. An async context manager.
+    """Tags and scores trajectories through any number of OpenAI-compatible endpoints. An async context manager.
 
-    Consumes trajectories. Waits for a free place among the endpoints' `concurrency`, then for answers, with retries,
-    at most `deadline_s` (the longest of the endpoints'). Produces verdicts in which every rubric that got no usable
-    answer is abstained. Unblocked by an answer or by the deadline.
+    Consumes trajectories. Waits for places within the limits of the endpoints, then for answers, with retries, at most
+    the longest `deadline_s` of the endpoints from the first place on. Produces verdicts in which every rubric that got
+    no usable answer is abstained, and scores in which every criterion without one is None. Unblocked by an answer, by
+    the deadline, or by the last endpoint leaving: with none attached, all is abstained at once.
 
-    Time spent waiting for a free place does not count against the deadline: a long queue must not turn into
+    Time in the queue does not count against the deadline as long as answers come in: a long queue must not turn into
     abstentions. The caller bounds how much it submits.
+
+    hedge_share: second requests for late answers, as a share of all others; see `judge.hedge`
     """
 
     def __init__(
@@ -42,154 +64,174 @@ class OpenAIJudge:
         *,
         chunk: int = 64,
         transcript_chars: int = DEFAULT_BUDGET,
+        hedge_share: float = 0.05,
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
-        if not endpoints:
-            raise ConfigError("judge.endpoints", "no endpoint to ask; add a [[judge.endpoints]] entry.")
         for i, endpoint in enumerate(endpoints):
-            if not endpoint.url.startswith(("http://", "https://")):
-                raise ConfigError(
-                    f"judge.endpoints.{i}.url",
-                    f"{endpoint.url!r} is not an http(s) address; an embedded judge has to be started and its "
-                    "address put in its place.",
-                )
+            check_address(endpoint.url, i)
         self._configs = tuple(endpoints)
         self._vocabulary = vocabulary
-        self._prompts = chunks(vocabulary, chunk)
+        self._chunk = chunk
         self._transcript_chars = transcript_chars
         self._environ = environ
         self._clock = clock
         self._rng = rng or random.Random()
-        self._router = JudgeRouter()
-        self._deadline_s = max(e.deadline_s for e in endpoints)
-        self._places = sum(e.concurrency for e in endpoints)
+        self._pool = EndpointPool(clock)
+        self._courier = Courier(self._pool, hedge_share=hedge_share, clock=clock)
         self._session: aiohttp.ClientSession | None = None
-        self._endpoints: list[Endpoint] = []
+        self._attached = 0
 
     async def __aenter__(self) -> OpenAIJudge:
-        """Open the session. Raises `ConfigError` for a key that is not there."""
-        session = new_session(self._places)
+        """Open the session and attach the configured endpoints. Raises `ConfigError` as `attach` does."""
+        self._session = new_session()
         try:
-            self._endpoints = [
-                Endpoint(config, session, index=i, clock=self._clock, environ=self._environ)
-                for i, config in enumerate(self._configs)
-            ]
+            for config in self._configs:
+                self.attach(config)
         except ConfigError:
-            await session.close()
+            await self._close()
             raise
-        self._session = session
-        self._limiter = anyio.CapacityLimiter(self._places)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the session."""
-        if self._session is not None:
-            with anyio.CancelScope(shield=True):
-                await self._session.close()
-            self._session = None
+        await self._close()
 
-    @property
-    def stats(self) -> tuple[EndpointStats, ...]:
-        """One entry for each endpoint, in the order of the configuration."""
-        return tuple(e.stats for e in self._endpoints)
+    async def _close(self) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            with anyio.CancelScope(shield=True):
+                await session.close()
+
+    def attach(self, config: JudgeEndpoint) -> None:
+        """Ask this endpoint too, from now on.
+
+        Raises `ConfigError` for an address that cannot be used, a key that is not there, an endpoint that is attached
+        already, and more requests at once than one process may have connections.
+        """
+        if self._session is None:
+            raise RuntimeError("OpenAIJudge: attach() outside of `async with`")
+        path = f"judge.endpoints.{self._attached}"
+        check_address(config.url, self._attached)
+        if self._pool.serves(config.url, config.model):
+            raise ConfigError(f"{path}.url", f"{config.url} with model {config.model!r} is attached already.")
+        together = self._pool.configured + config.concurrency
+        if together > MAX_CONNECTIONS:
+            raise ConfigError(
+                f"{path}.concurrency",
+                f"{config.concurrency} makes {together} requests at once over all endpoints, "
+                f"more than the {MAX_CONNECTIONS} one process may have.",
+            )
+        self._pool.attach(Endpoint(config, self._session, index=self._attached, environ=self._environ))
+        self._attached += 1
+
+    def detach(self, url: str) -> None:
+        """Send nothing more to this address, under any model. What is in flight ends in order; then it is gone.
+
+        Raises `ConfigError` for an address that is not attached.
+        """
+        if not self._pool.detach(url):
+            attached = sorted({s.url for s in self.standing() if s.state != "draining"})
+            raise ConfigError(
+                "judge.endpoints",
+                f"{url} is not attached; attached: {', '.join(attached) or 'none'}.",
+                nearest=next(iter(difflib.get_close_matches(url, attached, n=1)), None),
+            )
+
+    def standing(self) -> tuple[EndpointStanding, ...]:
+        """How each endpoint is doing, in the order they were attached."""
+        return self._pool.standing()
 
     async def tag(self, trajectory: Trajectory) -> Verdict:
         """Every rubric of the vocabulary on this trajectory, in its order."""
         started = self._clock()
-        quotation = quote(from_trajectory(trajectory), self._transcript_chars)
-        asks = [_Ask(prompt, quotation) for prompt in self._prompts]
-        if len(asks) == 1:
-            await self._run(asks[0])
-        else:
-            async with anyio.create_task_group() as group:
-                for ask in asks:
-                    group.start_soon(self._run, ask)
+        asks = self._asks(trajectory, self._vocabulary.ids, render=partial(subset, self._vocabulary), read=_read_tags)
+        await self._run_all(asks)
+        spent = total(ask.spent for ask in asks)
         return Verdict(
             trajectory_id=trajectory.id,
-            tags=tuple(tag for ask in asks for tag in ask.verdicts()),
-            endpoint=next((a.endpoint for a in asks if a.endpoint), ""),
-            model=next((a.model for a in asks if a.model), ""),
-            prompt_tokens=sum(a.prompt_tokens for a in asks),
-            completion_tokens=sum(a.completion_tokens for a in asks),
+            tags=tuple(_tag(rubric, ask.answers.get(rubric), ask.problem) for ask in asks for rubric in ask.keys),
+            endpoint=spent.endpoint,
+            model=spent.model,
+            prompt_tokens=spent.prompt_tokens,
+            completion_tokens=spent.completion_tokens,
             seconds=self._clock() - started,
         )
 
-    async def _run(self, ask: _Ask) -> None:
+    async def score(self, trajectory: Trajectory, criteria: tuple[str, ...]) -> Scores:
+        """How far this trajectory satisfies each criterion, 0 to 1.
+
+        None where the judge cannot tell from the transcript, and where it gave no usable answer.
+        """
+        started = self._clock()
+        numbered = number(criteria)
+        asks = self._asks(trajectory, numbered, render=render_scoring, read=_read_scores)
+        await self._run_all(asks)
+        for ask in asks:
+            if ask.missing:
+                unscored, asked = len(ask.missing), len(ask.keys)
+                _LOG.debug("%s: %d of %d criteria not scored: %s", trajectory.id, unscored, asked, ask.problem)
+        spent = total(ask.spent for ask in asks)
+        return Scores(
+            trajectory_id=trajectory.id,
+            scores=tuple(ask.answers.get(criterion) for ask in asks for criterion in ask.keys),
+            endpoint=spent.endpoint,
+            model=spent.model,
+            prompt_tokens=spent.prompt_tokens,
+            completion_tokens=spent.completion_tokens,
+            seconds=self._clock() - started,
+        )
+
+    def _asks(
+        self,
+        trajectory: Trajectory,
+        keys: Sequence[K],
+        *,
+        render: Callable[[tuple[K, ...]], Prompt],
+        read: Callable[[str, tuple[K, ...]], Mapping[K, V]],
+    ) -> list[Ask[K, V]]:
+        """Questions about a trajectory, in chunks."""
+        quotation = quote(from_trajectory(trajectory), self._transcript_chars)
+        starts = range(0, len(keys), self._chunk)
+        return [Ask(keys[i : i + self._chunk], quotation, render=render, read=read) for i in starts]
+
+    async def _run_all(self, asks: Sequence[Ask[K, V]]) -> None:
+        if len(asks) == 1:  # the usual case needs no further task
+            await self._run(asks[0])
+            return
+        async with anyio.create_task_group() as group:
+            for ask in asks:
+                group.start_soon(self._run, ask)
+
+    async def _run(self, ask: Ask[K, V]) -> None:
         """Ask, and once more for what is missing from the reply."""
-        async with self._limiter:
-            deadline = self._clock() + self._deadline_s
-            with anyio.move_on_after(self._deadline_s) as scope:
-                try:
-                    missing = ask.accept(*await self._answer(ask.prompt, ask.quotation, deadline))
-                    if missing:
-                        repair = subset(self._vocabulary, missing)
-                        ask.accept(*await self._answer(repair, ask.quotation, deadline))
-                except JudgeFailed as error:
-                    ask.problem = str(error)
-            if scope.cancelled_caught:
-                ask.problem = f"no answer within the deadline of {self._deadline_s:g} s"
-
-    async def _answer(self, prompt: TagPrompt, quotation: str, deadline: float) -> tuple[Answer, Endpoint]:
-        """The first usable answer of any endpoint before the deadline. Raises `JudgeFailed`."""
-        ready_s = [0.0] * len(self._endpoints)  # by endpoint: when this request may try it (again)
-        failures = 0
-        problem = "the rate limits leave no room for a request before the deadline"
-        hopeless: set[int] = set()
-        while True:
-            loads = [e.load(ready_s[e.index]) for e in self._endpoints if e.index not in hopeless]
-            choice = self._router.choose(loads)
-            remaining_s = deadline - self._clock()
-            if choice is None or choice.wait_s >= remaining_s:
-                raise JudgeFailed(problem)
-            if choice.wait_s > 0.0:
-                await anyio.sleep(choice.wait_s)
-                continue
-            endpoint = self._endpoints[choice.index]
-            try:
-                timeout_s = min(attempt_s(remaining_s), endpoint.config.deadline_s)
-                return await endpoint.complete(prompt, quotation, timeout_s), endpoint
-            except AttemptFailed as failure:
-                problem = f"{endpoint.config.url}: {failure}"
-                failures += 1
-                if failure.retryable:
-                    ready_s[choice.index] = self._clock() + backoff_s(failures, failure.retry_after_s, self._rng)
-                else:
-                    hopeless.add(choice.index)
+        errand = self._pool.errand(self._rng)
+        try:
+            for _ in range(1 + _REPAIRS):
+                answer, member = await self._courier.fetch(errand, ask.prompt(), ask.quotation)
+                asked = len(ask.missing)
+                ask.accept(answer, member.config.url)
+                member.judged(asked, asked - len(ask.missing))
+                if not ask.missing:
+                    break
+                errand.answered_unusably(member.index)
+        except JudgeFailed as error:
+            ask.problem = str(error)
 
 
-class _Ask:
-    """One prompt about one transcript, and what came back so far."""
+def _read_tags(reply: str, asked: tuple[str, ...]) -> Mapping[str, ParsedTag]:
+    return parse_reply(reply, asked).tags
 
-    def __init__(self, prompt: TagPrompt, quotation: str) -> None:
-        self.prompt = prompt
-        self.quotation = quotation
-        self.tags: dict[str, ParsedTag] = {}
-        self.endpoint = ""
-        self.model = ""
-        self.prompt_tokens = 0
-        self.completion_tokens = 0
-        self.problem = "no usable answer"  # why rubrics are abstained, if any are
 
-    def accept(self, answer: Answer, endpoint: Endpoint) -> tuple[str, ...]:
-        """Take in a reply. Returns the rubrics that still have no tag."""
-        asked = [r for r in self.prompt.rubric_ids if r not in self.tags]
-        reply = parse_reply(answer.content, asked)
-        self.tags.update(reply.tags)
-        self.endpoint = endpoint.config.url
-        self.model = answer.model
-        self.prompt_tokens += answer.prompt_tokens
-        self.completion_tokens += answer.completion_tokens
-        return reply.missing
+def _read_scores(reply: str, asked: tuple[NumberedCriterion, ...]) -> Mapping[NumberedCriterion, float | None]:
+    scores = parse_scores(reply, [criterion.id for criterion in asked]).scores
+    return {criterion: scores[criterion.id] for criterion in asked if criterion.id in scores}
 
-    def verdicts(self) -> list[Tag]:
-        """A tag for each asked rubric, in order; abstained where there is none."""
-        return [
-            Tag(rubric=rubric, value=found.value, reason=found.reason)
-            if (found := self.tags.get(rubric)) is not None
-            else Tag(rubric=rubric, value="abstained", reason=self.problem)
-            for rubric in self.prompt.rubric_ids
-        ]
+
+def _tag(rubric: str, found: ParsedTag | None, problem: str) -> Tag:
+    if found is None:
+        return Tag(rubric=rubric, value="abstained", reason=problem)
+    return Tag(rubric=rubric, value=found.value, reason=found.reason)

@@ -5,24 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import aiohttp
 import anyio
 import msgspec
 
-from judge.limits import RateBudget
-from judge.prompt import TagPrompt
+from judge.request import Prompt, names_bound
 from judge.retry import parse_retry_after
-from judge.router import EndpointLoad
-from judge.session import proxy_for
+from judge.secret import read_key
+from judge.session import CONNECT_S, proxy_for
 from stream_rl.config import JudgeEndpoint
-from stream_rl.errors import ConfigError, JudgeFailed
+from stream_rl.errors import JudgeFailed
 
 MAX_REPLY_BYTES = 1024 * 1024
-_MEAN_RATE = 0.1  # of the moving mean of service times
 _SHOWN_CHARS = 200  # of a server's own error text
+_SCHEMA_WORDS = (b"response_format", b"schema", b"maxlength")  # in the error of a server that takes no such schema
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,8 +34,10 @@ FailureKind = Literal[
     "not_found",  # 404, 405
     "refused",  # any other status
     "format",  # not what the protocol promises
+    "schema",  # it takes no such schema; it will be asked with a simpler one, or with none, from now on
 ]
-_RETRIED: frozenset[FailureKind] = frozenset({"unreachable", "slow", "busy", "server", "format"})
+SchemaForm = Literal["bounded", "unbounded", "none"]
+_RETRIED: frozenset[FailureKind] = frozenset({"unreachable", "slow", "busy", "server", "format", "schema"})
 
 
 class AttemptFailed(JudgeFailed):
@@ -60,18 +61,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     model: str  # as the endpoint names it
     prompt_tokens: int  # 0 where the endpoint does not count
     completion_tokens: int  # 0 where the endpoint does not count
-
-
-class EndpointStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts since the start, for status lines."""
-
-    url: str  # base address
-    model: str  # model asked for
-    in_flight: int  # requests now
-    answered: int  # requests answered
-    failed: int  # requests that failed
-    mean_s: float | None  # moving mean of the service time
-    last_error: str  # problem of the last failure; empty while the last request was answered
 
 
 class _Message(msgspec.Struct):
@@ -106,9 +95,9 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Endpoint:
-    """Sends tagging requests to one address and remembers how that went.
+    """Sends judging requests to one address.
 
-    Raises `ConfigError` when the environment variable that should hold the key is not set.
+    Raises `ConfigError` when the environment variable that should hold the key cannot be used.
     """
 
     def __init__(
@@ -117,102 +106,82 @@ class Endpoint:
         session: aiohttp.ClientSession,
         *,
         index: int = 0,
-        clock: Callable[[], float] = time.monotonic,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.config = config
-        self.index = index
-        self._key = read_key(config, index, environ)
+        self._secret = read_key(config, index, environ)
         self._session = session
-        self._clock = clock
-        self._chat_url = f"{config.url.rstrip('/')}/chat/completions"
+        self._base = config.url.rstrip("/")
         self._proxy = proxy_for(config.url)
-        self._headers = {"Content-Type": "application/json"}
-        if self._key:
-            self._headers["Authorization"] = f"Bearer {self._key}"
-        self._budget = RateBudget(config.requests_per_minute, config.tokens_per_minute)
-        self._takes_schema = True  # until it refuses one
-        self._not_before_s = 0.0
-        self._in_flight = 0
-        self._answered = 0
-        self._failed = 0
-        self._mean_s: float | None = None
-        self._last_error = ""
+        self._form: SchemaForm = "bounded"  # of the schema it is sent, until it refuses it
 
-    @property
-    def stats(self) -> EndpointStats:
-        """Counts so far."""
-        return EndpointStats(
-            url=self.config.url,
-            model=self.config.model,
-            in_flight=self._in_flight,
-            answered=self._answered,
-            failed=self._failed,
-            mean_s=self._mean_s,
-            last_error=self._last_error,
-        )
+    async def complete(self, prompt: Prompt, quotation: str, timeout_s: float) -> Answer:
+        """Ask, and again with less of a schema while it takes none such. Raises `AttemptFailed`."""
+        while True:
+            try:
+                return await self.ask(prompt, quotation, timeout_s)
+            except AttemptFailed as failure:
+                if failure.kind != "schema":
+                    raise
 
-    def load(self, ready_s: float = 0.0) -> EndpointLoad:
-        """Its load for the router; `ready_s`: the caller will not ask it before this moment."""
-        now = self._clock()
-        return EndpointLoad(
-            index=self.index,
-            in_flight=self._in_flight,
-            concurrency=self.config.concurrency,
-            mean_s=self._mean_s,
-            wait_s=max(0.0, ready_s - now, self._not_before_s - now, self._budget.wait_s(now)),
-        )
-
-    async def complete(self, prompt: TagPrompt, quotation: str, timeout_s: float) -> Answer:
-        """Ask once. Raises `AttemptFailed`."""
-        started = self._clock()
-        self._budget.take(started, (len(prompt.system) + len(quotation)) // 4)
-        self._in_flight += 1
+    async def ask(self, prompt: Prompt, quotation: str, timeout_s: float) -> Answer:
+        """One request. Raises `AttemptFailed`."""
+        form = self._form
         try:
             with anyio.fail_after(timeout_s):
-                answer = await self._ask(prompt, quotation)
-        except TimeoutError:
-            self._observe(timeout_s)
-            raise self._failure(AttemptFailed("slow", f"no answer within {timeout_s:.3g} s")) from None
+                status, body, retry_after_s = await self._post(self._body(prompt, quotation, form))
         except aiohttp.ClientConnectorError as error:
             problem = f"cannot connect: {error.os_error.strerror or error.os_error}"
-            raise self._failure(AttemptFailed("unreachable", problem)) from None
+            raise AttemptFailed("unreachable", problem) from None
+        except aiohttp.ClientHttpProxyError as error:  # its text holds the proxy's address, and perhaps a password
+            raise AttemptFailed("unreachable", f"the proxy refuses: HTTP {error.status}") from None
+        except aiohttp.ConnectionTimeoutError:
+            raise AttemptFailed("unreachable", f"no connection within {CONNECT_S:g} s") from None
+        except TimeoutError:
+            raise AttemptFailed("slow", f"no answer within {timeout_s:.3g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            problem = f"connection broke: {self._redact(str(error)) or type(error).__name__}"
-            raise self._failure(AttemptFailed("unreachable", problem)) from None
-        except AttemptFailed as failure:
-            if failure.retry_after_s is not None:
-                self._not_before_s = self._clock() + failure.retry_after_s
-            raise self._failure(failure) from None
-        finally:
-            self._in_flight -= 1
-        self._observe(self._clock() - started)
-        self._answered += 1
-        if self._last_error:
-            _LOG.info("judge %s answers again", self.config.url)
-            self._last_error = ""
-        return answer
+            problem = f"connection broke: {self._secret.redact(str(error)) or type(error).__name__}"
+            raise AttemptFailed("unreachable", problem) from None
+        if status != 200:
+            if form != "none" and status in (400, 422) and any(word in body.lower() for word in _SCHEMA_WORDS):
+                raise self._refused_schema(form, status, body)
+            raise self._refusal(status, body, retry_after_s)
+        return self._answer(body)
 
     async def models(self, timeout_s: float) -> list[str]:
         """Names the endpoint lists; empty if it lists none in time."""
-
-        url = f"{self.config.url.rstrip('/')}/models"
+        url = f"{self._base}/models"
         try:
             with anyio.fail_after(timeout_s):
-                async with self._session.get(url, headers=self._headers, proxy=self._proxy) as response:
+                async with self._session.get(
+                    url, headers=self._secret.headers(), proxy=self._proxy, allow_redirects=False
+                ) as response:
                     body = await _read_limited(response)
-            return [m.id for m in msgspec.json.decode(body, type=_Models).data]
+            return [self._secret.redact(m.id) for m in msgspec.json.decode(body, type=_Models).data]
         except (aiohttp.ClientError, OSError, AttemptFailed, msgspec.DecodeError):
             return []
 
-    async def _ask(self, prompt: TagPrompt, quotation: str) -> Answer:
-        status, body, retry_after_s = await self._post(self._body(prompt, quotation))
-        if status == 400 and self._takes_schema and b"response_format" in body:
-            _LOG.info("judge %s takes no response_format; asking without from now on", self.config.url)
-            self._takes_schema = False
-            status, body, retry_after_s = await self._post(self._body(prompt, quotation))
-        if status != 200:
-            raise self._refusal(status, body, retry_after_s)
+    def _body(self, prompt: Prompt, quotation: str, form: SchemaForm) -> bytes:
+        request: dict[str, object] = {
+            "model": self.config.model,
+            "messages": [prompt.system_json, {"role": "user", "content": prompt.user(quotation)}],
+            "temperature": 0,
+            "max_tokens": prompt.max_tokens,
+        }
+        if form != "none":
+            request["response_format"] = prompt.response_format if form == "bounded" else prompt.unbounded_format
+        return _ENCODER.encode(request)
+
+    async def _post(self, body: bytes) -> tuple[int, bytes, float | None]:
+        headers = {"Content-Type": "application/json", **self._secret.headers()}
+        # A redirect would carry the key to an address nobody configured.
+        async with self._session.post(
+            f"{self._base}/chat/completions", data=body, headers=headers, proxy=self._proxy, allow_redirects=False
+        ) as response:
+            reply = await _read_limited(response)
+            return response.status, reply, parse_retry_after(response.headers.get("Retry-After"), time.time())
+
+    def _answer(self, body: bytes) -> Answer:
         try:
             completion = _DECODER.decode(body)
         except (msgspec.DecodeError, RecursionError):
@@ -221,30 +190,17 @@ class Endpoint:
             raise AttemptFailed("format", "a chat completion without choices")
         usage = completion.usage or _Usage()
         return Answer(
-            content=completion.choices[0].message.content or "",
-            model=completion.model or self.config.model,
+            content=self._secret.redact(completion.choices[0].message.content or ""),
+            model=self._secret.redact(completion.model or self.config.model),
             prompt_tokens=max(0, usage.prompt_tokens or 0),
             completion_tokens=max(0, usage.completion_tokens or 0),
         )
 
-    def _body(self, prompt: TagPrompt, quotation: str) -> bytes:
-        request: dict[str, object] = {
-            "model": self.config.model,
-            "messages": [prompt.system_json, {"role": "user", "content": prompt.user(quotation)}],
-            "temperature": 0,
-            "max_tokens": prompt.max_tokens,
-        }
-        if self._takes_schema:
-            request["response_format"] = prompt.response_format
-        return _ENCODER.encode(request)
-
-    async def _post(self, body: bytes) -> tuple[int, bytes, float | None]:
-        # A redirect would carry the key to an address nobody configured.
-        async with self._session.post(
-            self._chat_url, data=body, headers=self._headers, proxy=self._proxy, allow_redirects=False
-        ) as response:
-            reply = await _read_limited(response)
-            return response.status, reply, parse_retry_after(response.headers.get("Retry-After"), time.time())
+    def _refused_schema(self, form: SchemaForm, status: int, body: bytes) -> AttemptFailed:
+        if self._form == form:  # no other request found out meanwhile
+            self._form = "unbounded" if form == "bounded" and names_bound(body) else "none"
+            _LOG.info("judge %s takes no %s schema; asking with %s from now on", self.config.url, form, self._form)
+        return AttemptFailed("schema", f"HTTP {status}: {self._excerpt(body)}")
 
     def _refusal(self, status: int, body: bytes, retry_after_s: float | None) -> AttemptFailed:
         problem = f"HTTP {status}: {self._excerpt(body)}"
@@ -258,36 +214,9 @@ class Endpoint:
             return AttemptFailed("not_found", problem)
         return AttemptFailed("refused", problem)
 
-    def _failure(self, failure: AttemptFailed) -> AttemptFailed:
-        self._failed += 1
-        if not self._last_error:
-            _LOG.warning("judge %s: %s", self.config.url, failure)
-        self._last_error = str(failure)
-        return failure
-
-    def _observe(self, seconds: float) -> None:
-        self._mean_s = seconds if self._mean_s is None else self._mean_s + _MEAN_RATE * (seconds - self._mean_s)
-
     def _excerpt(self, body: bytes) -> str:
-        text = " ".join(self._redact(body.decode("utf-8", "replace")).split())
+        text = " ".join(self._secret.redact(body.decode("utf-8", "replace")).split())
         return text[:_SHOWN_CHARS] or "(empty body)"
-
-    def _redact(self, text: str) -> str:
-        # Servers like to quote a refused key.
-        return text.replace(self._key, "***") if self._key else text
-
-
-def read_key(config: JudgeEndpoint, index: int, environ: Mapping[str, str]) -> str:
-    """The key, or "" for an endpoint without one. Raises `ConfigError` naming a variable that is not set."""
-    if not config.key_env:
-        return ""
-    key = environ.get(config.key_env, "").strip()
-    if not key:
-        raise ConfigError(
-            f"judge.endpoints.{index}.key_env",
-            f"the environment variable {config.key_env} is not set; export the key of {config.url} under that name.",
-        )
-    return key
 
 
 async def _read_limited(response: aiohttp.ClientResponse) -> bytes:

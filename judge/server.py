@@ -1,7 +1,7 @@
 """The embedded judge: rules behind the HTTP interface that a language model has.
 
-It reads the rubrics and the transcript out of the very prompt a model would get, so everything between client and
-judge is exercised the same way. POST /v1/chat/completions, GET /v1/models, GET /health.
+It reads the rubrics or criteria and the transcript out of the very prompt a model would get, so everything between
+client and judge is exercised the same way. POST /v1/chat/completions, GET /v1/models, GET /health.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
 import msgspec
@@ -18,7 +18,9 @@ from aiohttp.typedefs import Handler
 
 from judge.prompt import asked_rubrics
 from judge.rules.engine import decide_all
-from judge.transcript import MalformedTranscript, unquote
+from judge.rules.phrases import score_all
+from judge.score_prompt import MalformedCriteria, NumberedCriterion, asked_criteria
+from judge.transcript import MalformedTranscript, Transcript, unquote
 from stream_rl.errors import ConfigError
 from stream_rl.types import TagValue
 
@@ -38,14 +40,24 @@ class _ChatRequest(msgspec.Struct):
     model: str = MODEL
 
 
-class _Entry(msgspec.Struct):
+class _TagEntry(msgspec.Struct):
     id: str
     reason: str
     tag: TagValue
 
 
-class _Entries(msgspec.Struct):
-    tags: list[_Entry]
+class _Tags(msgspec.Struct):
+    tags: list[_TagEntry]
+
+
+class _ScoreEntry(msgspec.Struct):
+    id: int
+    reason: str
+    score: float | None
+
+
+class _Scores(msgspec.Struct):
+    scores: list[_ScoreEntry]
 
 
 _DECODER = msgspec.json.Decoder(_ChatRequest)
@@ -64,16 +76,26 @@ def answer(body: bytes) -> tuple[str, int]:
         raise BadPrompt(f"not a chat completion request: {error}") from None
     system = next((m.content for m in request.messages if m.role == "system"), "")
     user = next((m.content for m in request.messages if m.role == "user"), "")
-    rubrics = asked_rubrics(system)
-    if not rubrics:
-        raise BadPrompt("this judge answers tagging prompts only, and the system message lists no rubrics")
     try:
+        rubrics = asked_rubrics(system)
+        criteria = () if rubrics else asked_criteria(system)
+        if not rubrics and not criteria:
+            raise BadPrompt("this judge tags and scores only, and the system message lists no rubrics and no criteria")
         transcript = unquote(user)
-    except MalformedTranscript as error:
+    except (MalformedCriteria, MalformedTranscript) as error:
         raise BadPrompt(str(error)) from None
+    reply = _tags(transcript, rubrics) if rubrics else _scores(transcript, criteria)
+    return _ENCODER.encode(reply).decode(), len(system) + len(user)
+
+
+def _tags(transcript: Transcript, rubrics: Sequence[str]) -> _Tags:
     findings = decide_all(transcript, rubrics)
-    entries = [_Entry(rubric, found.reason, found.value) for rubric, found in findings.items()]
-    return _ENCODER.encode(_Entries(entries)).decode(), len(system) + len(user)
+    return _Tags([_TagEntry(rubric, found.reason, found.value) for rubric, found in findings.items()])
+
+
+def _scores(transcript: Transcript, criteria: Sequence[NumberedCriterion]) -> _Scores:
+    found = score_all(transcript, [c.criterion for c in criteria])
+    return _Scores([_ScoreEntry(c.id, f.reason, f.score) for c, f in zip(criteria, found, strict=True)])
 
 
 def application(delay_s: float = 0.0) -> web.Application:

@@ -3,28 +3,26 @@
 Left out on purpose: success, reward, score, guidance and token ids. A judge describes behaviour; it is not told how
 the episode ended.
 
-The quotation is one JSON object a line between two markers. JSON escapes line ends, and "<" and ">" are escaped on
-top, so no text inside can spell a marker or start a line of its own.
+The quotation is one JSON object a line between two markers; `judge.literal` keeps every text on its line and unable to
+spell a marker.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
+from judge.literal import literal
 from stream_rl.types import Trajectory
 
 OPEN_MARK = "<<<TRANSCRIPT"
 CLOSE_MARK = "TRANSCRIPT>>>"
 DEFAULT_BUDGET = 24_000  # characters of one quotation, about 6,000 tokens
 MIN_BUDGET = 1_000  # room for the task, one turn at each end, and the note about what is missing
+_SHORT_TEXT = 300  # characters that every text may have before a turn is left out
 
-# Invisible or direction-changing characters that could hide text from a reader, and C1 controls. JSON itself only
-# escapes what lies below U+0020. Lone surrogates have no UTF-8 form at all.
-_HIDDEN = re.compile("[\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_ANGLES = {"<": "\\u003c", ">": "\\u003e"}
 _LEFT_OUT = re.compile(r"\[\.\.\. (\d+) turns? left out \.\.\.\]")
 
 
@@ -59,7 +57,6 @@ class _TaskLine(msgspec.Struct, frozen=True, kw_only=True):
 
 _TASK_DECODER = msgspec.json.Decoder(_TaskLine)
 _TURN_DECODER = msgspec.json.Decoder(TranscriptTurn)
-_ENCODER = msgspec.json.Encoder()
 
 
 def from_trajectory(trajectory: Trajectory) -> Transcript:
@@ -76,16 +73,23 @@ def from_trajectory(trajectory: Trajectory) -> Transcript:
 def quote(transcript: Transcript, budget: int = DEFAULT_BUDGET) -> str:
     """The quotation, at most `budget` characters long (not less than `MIN_BUDGET`).
 
-    A text longer than an eighth of the budget is cut in its middle, with the number of characters left out. Turns
-    that do not fit are left out from the middle of the episode, with their number.
+    A text longer than an eighth of the budget is cut in its middle, with the number of characters left out. Where the
+    turns do not fit, texts are cut shorter first, to `_SHORT_TEXT` at the least: a judge that reads how each turn
+    began sees more than one that misses turns, and a few long texts cannot push the others out. Turns that still do
+    not fit are left out from the middle of the episode, with their number.
     """
     budget = max(budget, MIN_BUDGET)
     limit = budget // 8
-    head = [OPEN_MARK, f'{{"task":{_literal(transcript.task, limit)}}}']
-    lines = [_turn_line(t, limit) for t in transcript.turns]
-    room = budget - sum(len(line) + 1 for line in head) - len(CLOSE_MARK)
-    if sum(len(line) + 1 for line in lines) > room:
-        lines = _cut_middle(lines, room)
+    while True:
+        head = [OPEN_MARK, f'{{"task":{literal(transcript.task, limit)}}}']
+        lines = [_turn_line(t, limit) for t in transcript.turns]
+        room = budget - _length(head) - len(CLOSE_MARK)
+        if _length(lines) <= room:
+            break
+        if limit // 2 < _SHORT_TEXT:
+            lines = _cut_middle(lines, room)
+            break
+        limit //= 2
     return "\n".join([*head, *lines, CLOSE_MARK])
 
 
@@ -110,8 +114,13 @@ def unquote(text: str) -> Transcript:
     return Transcript(task=task, turns=tuple(turns), left_out=left_out)
 
 
+def _length(lines: Sequence[str]) -> int:
+    """Characters with line ends."""
+    return sum(len(line) + 1 for line in lines)
+
+
 def _turn_line(turn: TranscriptTurn, limit: int) -> str:
-    action, observation = _literal(turn.action, limit), _literal(turn.observation, limit)
+    action, observation = literal(turn.action, limit), literal(turn.observation, limit)
     valid = "true" if turn.valid else "false"
     return f'{{"turn":{turn.turn},"action":{action},"observation":{observation},"valid":{valid}}}'
 
@@ -131,35 +140,3 @@ def _cut_middle(lines: list[str], room: int) -> list[str]:
     missing = len(lines) - front - back
     note = f"[... {missing} turn{'s' if missing != 1 else ''} left out ...]"
     return [*lines[:front], note, *lines[len(lines) - back :]]
-
-
-def _literal(text: str, limit: int) -> str:
-    """`text` as a JSON string literal of at most `limit` characters, cut in the middle if need be."""
-    keep = limit
-    short = text
-    while True:
-        if len(short) <= limit:
-            literal = _escape(short)
-            if len(literal) <= limit:
-                return literal
-        # Escapes make a character up to twelve long, so the first cut may still be too long.
-        keep = keep * 2 // 3
-        half = keep // 2
-        short = f"{text[:half]} [... {len(text) - 2 * half} characters left out ...] {text[len(text) - half :]}"
-
-
-def _escape(text: str) -> str:
-    if not text.isascii():
-        text = _SURROGATES.sub("\ufffd", text)
-    literal = _ENCODER.encode(text).decode()
-    if "<" in literal or ">" in literal:
-        for raw, escaped in _ANGLES.items():
-            literal = literal.replace(raw, escaped)
-    if not literal.isascii() or "\x7f" in literal:
-        literal = _HIDDEN.sub(_unicode_escape, literal)
-    return literal
-
-
-def _unicode_escape(match: re.Match[str]) -> str:
-    units = match.group().encode("utf-16-be")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -121,7 +121,7 @@ async def test_a_retry_after_beyond_the_deadline_abstains_at_once(faulty: FaultS
 
 async def test_a_stalled_request_is_tried_again_within_the_deadline(faulty: FaultServer) -> None:
     faulty.script = [stall]
-    assert values(await tag(faulty, deadline_s=1.0)) == GOOD
+    assert values(await tag(faulty, deadline_s=2.0)) == GOOD
 
 
 async def test_the_deadline_ends_everything(faulty: FaultServer) -> None:
@@ -146,7 +146,7 @@ async def test_what_will_not_pass_is_not_retried(faulty: FaultServer, code: int,
 async def test_nothing_listens() -> None:
     async with judging(endpoint("http://127.0.0.1:9/v1", deadline_s=0.3)) as judge:
         verdict = await judge.tag(trajectory(CLEAN))
-        assert judge.stats[0].failed >= 1
+        assert judge.standing()[0].failed >= 1
     assert verdict.abstained
     assert "cannot connect" in verdict.tags[0].reason
 
@@ -202,6 +202,15 @@ async def test_an_endpoint_without_structured_output_is_remembered(faulty: Fault
     assert ["response_format" in json.loads(r) for r in faulty.requests] == [True, False, False]
 
 
+async def test_an_endpoint_that_knows_no_limits_of_length_keeps_its_structured_output(faulty: FaultServer) -> None:
+    faulty.script = [status(400, "Invalid schema for response_format 'tags': 'maxLength' is not permitted.")]
+    async with judging(endpoint(faulty.url)) as judge:
+        assert values(await judge.tag(trajectory(CLEAN))) == GOOD
+        assert values(await judge.tag(trajectory(CLEAN))) == GOOD
+    assert [b"maxLength" in r for r in faulty.requests] == [True, False, False]
+    assert all("response_format" in json.loads(r) for r in faulty.requests)
+
+
 async def test_concurrency_is_bounded_and_queueing_costs_no_deadline(faulty: FaultServer) -> None:
     async def slow(_: object) -> object:
         await anyio.sleep(0.1)
@@ -234,8 +243,8 @@ async def test_load_spreads_over_endpoints(faulty: FaultServer, second: FaultSer
         async with anyio.create_task_group() as group:
             for i in range(20):
                 group.start_soon(judge.tag, trajectory(CLEAN, f"g/{i}"))
-        assert [s.in_flight for s in judge.stats] == [0, 0]
-        assert sum(s.answered for s in judge.stats) == 20
+        assert [s.in_flight for s in judge.standing()] == [0, 0]
+        assert sum(s.answered for s in judge.standing()) == 20
     assert min(len(faulty.requests), len(second.requests)) >= 3
 
 
@@ -255,10 +264,11 @@ async def test_a_missing_key_is_named_at_start(faulty: FaultServer) -> None:
             pass
 
 
-@pytest.mark.parametrize("endpoints", [[], [JudgeEndpoint(url="embedded")]])
-def test_endpoints_must_be_addresses(endpoints: Sequence[JudgeEndpoint]) -> None:
-    with pytest.raises(ConfigError, match=r"judge\.endpoints"):
-        OpenAIJudge(endpoints, SMALL)
+@pytest.mark.parametrize("url", ["embedded", "ftp://judge/v1", "https://me:hunter2@judge/v1"])
+def test_endpoints_must_be_addresses_without_secrets(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"judge\.endpoints\.1\.url") as caught:
+        OpenAIJudge([JudgeEndpoint(url="http://judge/v1"), JudgeEndpoint(url=url)], SMALL)
+    assert "hunter2" not in str(caught.value)
 
 
 async def test_the_key_is_nowhere_to_be_read(faulty: FaultServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -266,10 +276,56 @@ async def test_the_key_is_nowhere_to_be_read(faulty: FaultServer, caplog: pytest
     faulty.script = [status(401, "Incorrect API key provided: sk-secret.")]
     async with judging(endpoint(faulty.url, key_env="JUDGE_KEY")) as judge:
         verdict = await judge.tag(trajectory(CLEAN))
-        assert "sk-secret" not in repr(judge.stats)
+        assert "sk-secret" not in repr(judge.standing())
     assert "provided: ***." in verdict.tags[0].reason
     assert "HTTP 401" in caplog.text
     assert "sk-secret" not in caplog.text + repr(verdict)
+
+
+async def test_an_endpoint_that_repeats_the_key_does_not_spread_it(faulty: FaultServer) -> None:
+    entries = [{"id": r, "reason": "I was let in with sk-secret", "tag": "violation"} for r in SMALL.ids]
+    faulty.script = [says(json.dumps({"tags": entries}), model="model-of-sk-secret")]
+    async with judging(endpoint(faulty.url, key_env="JUDGE_KEY")) as judge:
+        verdict = await judge.tag(trajectory(CLEAN))
+    assert verdict.tags[0].reason == "I was let in with ***"
+    assert verdict.model == "model-of-***"
+
+
+async def test_many_at_once_find_out_that_there_is_no_structured_output(faulty: FaultServer) -> None:
+    faulty.script = [status(422, "json_schema: extra fields not permitted")] * 6
+    verdicts: list[Verdict] = []
+    async with judging(endpoint(faulty.url)) as judge:
+
+        async def one() -> None:
+            verdicts.append(await judge.tag(trajectory(CLEAN)))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(6):
+                group.start_soon(one)
+        assert judge.standing()[0].error_share == 0.0
+    assert [values(v) for v in verdicts] == [GOOD] * 6
+    assert len(faulty.requests) == 12
+
+
+async def test_a_lying_endpoint_is_repaired_by_another(faulty: FaultServer, second: FaultServer) -> None:
+    faulty.script = [says("{}")] * 9
+    async with judging(endpoint(faulty.url), endpoint(second.url)) as judge:
+        assert values(await judge.tag(trajectory(CLEAN))) == GOOD
+        assert [s.abstain_share for s in judge.standing()] == [1.0, 0.0]
+    assert (len(faulty.requests), len(second.requests)) == (1, 1)
+
+
+async def test_tokens_and_their_price_are_counted(faulty: FaultServer) -> None:
+    usage = {"prompt_tokens": 3000, "completion_tokens": 500}
+    faulty.script = [says(json.dumps(dict.fromkeys(SMALL.ids, "positive")), usage=usage)] * 2
+    config = JudgeEndpoint(url=faulty.url, price_in=0.4, price_out=2.0)
+    async with judging(config) as judge:
+        for _ in range(2):
+            await judge.tag(trajectory(CLEAN))
+        (standing,) = judge.standing()
+    assert (standing.prompt_tokens, standing.completion_tokens) == (6000, 1000)
+    assert standing.price == pytest.approx(0.0044)  # 6000 at 0.4 and 1000 at 2.0 for a million
+    assert (standing.state, standing.answered, standing.failed, standing.limit) == ("up", 2, 0, 8)
 
 
 async def test_cancellation_is_respected(faulty: FaultServer) -> None:
@@ -278,5 +334,5 @@ async def test_cancellation_is_respected(faulty: FaultServer) -> None:
         with anyio.move_on_after(0.1) as scope:
             await judge.tag(trajectory(CLEAN))
         assert scope.cancelled_caught
-        assert judge.stats[0].in_flight == 0
+        assert judge.standing()[0].in_flight == 0
         assert values(await judge.tag(trajectory(CLEAN))) == GOOD

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judge.parse import MAX_CHARS, MAX_REASON, parse_reply
+from judge.loose_json import MAX_CHARS
+from judge.parse import MAX_REASON, parse_reply
 
 ASKED = ("skill.one", "skill.two", "skill.three")
 ONE = {"id": "skill.one", "reason": "turn 1", "tag": "positive"}

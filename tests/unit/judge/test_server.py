@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from judge.prompt import chunks, subset
+from judge.score_prompt import number, render
 from judge.server import BadPrompt, answer, serve
 from judge.transcript import quote
 from stream_rl.errors import ConfigError
@@ -37,6 +38,18 @@ def test_the_reply_has_the_asked_form_with_the_reason_first() -> None:
     assert list(tags[0]) == ["id", "reason", "tag"]
 
 
+def scoring() -> bytes:
+    prompt = render(number([builtin()["precision.valid_actions"].hint, "be kind"]))
+    return chat(prompt.system, prompt.user(quote(CLEAN)))
+
+
+def test_scores_have_the_asked_form_with_the_reason_first() -> None:
+    content, _ = answer(scoring())
+    scores = json.loads(content)["scores"]
+    assert [(s["id"], s["score"]) for s in scores] == [(1, 1.0), (2, None)]
+    assert list(scores[0]) == ["id", "reason", "score"]
+
+
 def test_rubrics_of_other_vocabularies_do_not_apply() -> None:
     (prompt,) = chunks(builtin(), 64)
     system = prompt.system.replace("- care.small_scope |", "- mine.own_rubric |")
@@ -51,7 +64,9 @@ def test_rubrics_of_other_vocabularies_do_not_apply() -> None:
         (b"{}", "not a chat completion request"),
         (b'{"messages": [{"role": "user", "content": null}]}', "not a chat completion request"),
         (b'{"messages": [{"role": "user", "content": "\xff"}]}', "not a chat completion request"),
-        (chat("You are helpful.", "hi"), "lists no rubrics"),
+        (chat("You are helpful.", "hi"), "lists no rubrics and no criteria"),
+        (scoring().replace(b'{\\"id\\":2', b'{\\"id\\":'), "unreadable criterion line 2"),
+        (scoring().replace(b"TRANSCRIPT>>>", b">>>"), "no transcript between"),
         (good().replace(b"<<<TRANSCRIPT", b"<<<"), "no transcript between"),
         (good().replace(b'{\\"turn\\":1', b'{\\"turn\\":'), "unreadable transcript line"),
     ],
