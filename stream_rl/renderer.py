@@ -106,6 +106,10 @@ class Renderer:
         """Ids of `messages` up to and including the generation prompt."""
         return list(self._cached_head(tuple(messages)))
 
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """As `head`, but not remembered: for long prompts that no second request shares."""
+        return list(self._encode_head(tuple(messages)))
+
     def after_action(self, observation: str, ended: bool) -> list[int]:
         """Ids between a sampled action and the next one: end of turn, the observation as user, generation prompt.
 

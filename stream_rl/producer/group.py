@@ -1,7 +1,7 @@
 """One group: a lease's rollouts side by side.
 
-Consumes: a lease. Waits for: its rollouts, or the deadline. Produces: each trajectory as it ends, then `GroupClosed`.
-Unblocked by: generator and environments.
+Consumes: a lease. Waits for: its rollouts, or the deadline. Produces: each trajectory as it ends, then `GroupClosed`,
+with the rubric bundles that a training lease asked for. Unblocked by: generator and environments.
 """
 
 from __future__ import annotations
@@ -12,27 +12,41 @@ import anyio
 
 from stream_rl.messages import EvalLease, FromProducer, GroupClosed, TrainLease, TrajectoryDone
 from stream_rl.producer.episode import Plan
-from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, Means, rollout
-from stream_rl.types import Trajectory
+from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, WRITE, Means, rollout
+from stream_rl.producer.writer import write
+from stream_rl.types import Trajectory, Writing
 
 
 async def run_group(
     lease: TrainLease | EvalLease, means: Means, send: Callable[[FromProducer], Awaitable[None]]
 ) -> None:
-    """Roll out every member of `lease` and send what happened. Members still playing at the deadline are invalid."""
+    """Roll out every member of `lease` and send what happened. Members still playing at the deadline are invalid.
+
+    Bundles are written once all members have ended, in what the deadline leaves.
+    """
+    until = anyio.current_time() + lease.deadline_s
     purpose = "train" if isinstance(lease, TrainLease) else "eval"
+    asked = isinstance(lease, TrainLease) and lease.bundles > 0
     states = {GENERATE: 0.0, ENVIRONMENT: 0.0, "other": 0.0}
+    members: list[Trajectory] = []  # kept only to be written about
 
     async def member(plan: Plan) -> None:
         trajectory = await rollout(plan, means, lease.deadline_s)
         for state, seconds in _split(trajectory).items():
             states[state] += seconds
+        if asked:
+            members.append(trajectory)
         await send(TrajectoryDone(trajectory=trajectory, purpose=purpose))
 
     async with anyio.create_task_group() as group:
         for number in range(lease.size):
             group.start_soon(member, plan_of(lease, number))
-    await send(GroupClosed(group_id=lease.group_id, states=states))
+    written: Writing | None = None
+    if isinstance(lease, TrainLease) and lease.bundles > 0:
+        began = means.clock()
+        written = await write(lease, members, means, until - anyio.current_time())
+        states[WRITE] = means.clock() - began
+    await send(GroupClosed(group_id=lease.group_id, states=states, written=written))
 
 
 def plan_of(lease: TrainLease | EvalLease, member: int) -> Plan:

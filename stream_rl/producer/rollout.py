@@ -16,19 +16,24 @@ from stream_rl.ports import EnvironmentPool, EnvironmentSession, GenerateRequest
 from stream_rl.producer.episode import Episode, Plan
 from stream_rl.rubrics.guidance import avoid_text, with_guidance
 from stream_rl.rubrics.vocabulary import Vocabulary
+from stream_rl.rubrics.writing import WritingOptions
 from stream_rl.types import Message, StepResult, Trajectory
 
-GENERATE, ENVIRONMENT = "generate", "environment"
+GENERATE, WRITE, ENVIRONMENT = "generate", "write", "environment"
 _CLOSE_S = 5.0  # an episode that cannot be given back in this time is left to its pool
 
 
 class TurnRenderer(Protocol):
-    """The part of `stream_rl.renderer.Renderer` a rollout needs."""
+    """The part of `stream_rl.renderer.Renderer` that rollouts and the writing of bundles need."""
 
     stop_token_ids: tuple[int, ...]
 
     def head(self, messages: Sequence[Message]) -> list[int]:
         """First prompt."""
+        ...
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """A prompt that is asked about once."""
         ...
 
     def after_action(self, observation: str, ended: bool) -> list[int]:
@@ -51,8 +56,9 @@ class Means(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     environments: EnvironmentPool  # hands out episodes
     renderer: TurnRenderer  # of the policy's tokenizer
     vocabulary: Vocabulary  # words of the guidance
-    activities: ActivityClock  # told what the producer is doing; must know GENERATE and ENVIRONMENT
+    activities: ActivityClock  # told what the producer is doing; must know GENERATE, WRITE and ENVIRONMENT
     max_model_len: int  # longest history, in tokens, answer included
+    writing: WritingOptions | None = None  # how bundles are written; None: no lease asks for any
     deterministic: bool = False  # seed every request; costs speed in the engine
     clock: Callable[[], float] = time.monotonic  # for the times in the record
 

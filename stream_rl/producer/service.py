@@ -1,7 +1,8 @@
 """The producer role: leases in, trajectories out, new weights in between.
 
 Consumes: leases, weight updates, `Finish`. Waits for: its link, the generator, its worlds. Produces: trajectories, a
-`GroupClosed` for each lease, a report for each update, time accounts. Unblocked by: the orchestrator's leases.
+`GroupClosed` for each lease (with rubric bundles if it asks for them), a report for each update, time accounts.
+Unblocked by: the orchestrator's leases.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from stream_rl.messages import (
     EvalLease,
     Finish,
     FromProducer,
+    GroupClosed,
     ProducerReady,
     ProducerStats,
     ToProducer,
@@ -32,8 +34,10 @@ from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import EnvironmentPool, Generator, Link
 from stream_rl.producer.gate import DrainGate, OpenGate
 from stream_rl.producer.group import run_group
-from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, Means, TurnRenderer
+from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, WRITE, Means, TurnRenderer
 from stream_rl.rubrics.vocabulary import Vocabulary
+from stream_rl.rubrics.writing import WritingOptions
+from stream_rl.types import Writing
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +49,15 @@ Ack: TypeAlias = Callable[[], None]
 
 def producer_activities(clock: Callable[[], float] = time.monotonic) -> ActivityClock:
     """The producer's account: the first of these that goes on is where its time goes."""
-    return ActivityClock([PAUSED, GENERATE, ENVIRONMENT, CREDIT], IDLE, clock)
+    return ActivityClock([PAUSED, GENERATE, WRITE, ENVIRONMENT, CREDIT], IDLE, clock)
 
 
 class Producer:
     """Serves one link until `Finish`, or until the other side closes it. Owns neither link, generator nor pool.
 
     `mode` "in_flight" hands an update to the generator at once, which pauses and resumes its requests; "drain" lets
-    running groups finish first and holds new ones back until the update is live.
+    running groups finish first and holds new ones back until the update is live. `writing` must be given if leases may
+    ask for rubric bundles.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class Producer:
         *,
         capacity: int,
         max_model_len: int,
+        writing: WritingOptions | None = None,
         mode: Literal["in_flight", "drain"] = "in_flight",
         deterministic: bool = False,
         stats_every_s: float = 5.0,
@@ -82,6 +88,7 @@ class Producer:
             vocabulary=vocabulary,
             activities=self._activities,
             max_model_len=max_model_len,
+            writing=writing,
             deterministic=deterministic,
             clock=clock,
         )
@@ -156,7 +163,10 @@ class Producer:
             await self._send(ProducerStats(states=states, total_s=sum(states.values()), generated_tokens=tokens))
 
     async def _send(self, message: FromProducer) -> None:
-        if isinstance(message, TrajectoryDone):
-            self._generated_tokens += message.trajectory.num_sampled_tokens
+        match message:
+            case TrajectoryDone(trajectory=trajectory):
+                self._generated_tokens += trajectory.num_sampled_tokens
+            case GroupClosed(written=Writing(sampled_tokens=tokens)):
+                self._generated_tokens += tokens
         with self._activities.during(CREDIT):
             await self._link.send(message)

@@ -21,6 +21,15 @@ def avoid_text(vocabulary: Vocabulary, rubric_ids: Sequence[str]) -> str:
     return _line([vocabulary[r].avoid for r in rubric_ids])
 
 
+def criteria_text(criteria: Sequence[str]) -> str:
+    """Written criteria as one line for the teacher, in the form of a hint; empty for none.
+
+    A criterion's own final stop is left out: the line sets one after each.
+    """
+    phrases = [criterion.rstrip(" .").strip() for criterion in criteria]
+    return _line([phrase for phrase in phrases if phrase])
+
+
 def with_guidance(head: Sequence[Message], text: str) -> tuple[Message, ...]:
     """`head` with `text` in the system turn: appended to the one there is, or as a new first message.
 

@@ -6,8 +6,6 @@ The built-in one holds 59 rubrics in 10 skills (`vocabulary.toml`). A user's fil
 from __future__ import annotations
 
 import hashlib
-import tomllib
-from collections import Counter
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -15,19 +13,13 @@ from pathlib import Path
 import msgspec
 
 from stream_rl.errors import ConfigError
+from stream_rl.rubrics.rubric import Rubric
+from stream_rl.rubrics.vocabulary_file import read_rubrics
 
+__all__ = ["MAX_CHUNK_CHARS", "Rubric", "Vocabulary", "builtin", "load", "parse"]
 
-class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One behaviour that can be seen, or seen to be missing, in a transcript."""
-
-    id: str  # "<skill>.<short_name>", unique
-    skill: str  # the skill it belongs to
-    name: str  # a few words
-    applies: str  # when it can be decided at all
-    positive: str  # what counts as showing it
-    violation: str  # what counts as breaking it
-    hint: str  # told to the teacher: imperative, lower case, no final stop
-    avoid: str  # told to later rollouts when violations dominate: "avoid ...", lower case, no final stop
+# About 10,000 tokens. With the transcript (6,000) and the reply (64 rubrics: 4,400) a request fits into 32,768.
+MAX_CHUNK_CHARS = 40_000
 
 
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,36 +52,51 @@ def builtin() -> Vocabulary:
     return parse(text, "the built-in vocabulary")
 
 
-def load(source: str) -> Vocabulary:
-    """`"builtin"` or a TOML file. Raises `ConfigError` saying what is wrong in it."""
-    if source == "builtin":
-        return builtin()
-    try:
-        return parse(Path(source).read_text(encoding="utf-8"), source)
-    except OSError as error:
-        raise ConfigError("judge.vocabulary", f"{source!r} cannot be read: {error.strerror}.") from None
+def load(source: str, *, chunk: int | None = None) -> Vocabulary:
+    """`"builtin"` or a TOML file. Raises `ConfigError` saying what is wrong in it.
+
+    chunk: rubrics that will be asked in one request; given, requests too long for a judge are refused, too
+    """
+    vocabulary = builtin() if source == "builtin" else parse(_read(source), source)
+    if chunk is not None:
+        _check_chunk(vocabulary, source, chunk)
+    return vocabulary
 
 
 def parse(text: str, name: str) -> Vocabulary:
     """A vocabulary from TOML text (`[[rubrics]]` tables). Raises `ConfigError`."""
-    try:
-        raw = tomllib.loads(text)
-        rubrics = msgspec.convert(raw.get("rubrics", []), tuple[Rubric, ...])
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError("judge.vocabulary", f"{name}: {error}.") from None
-    if not rubrics:
-        raise ConfigError("judge.vocabulary", f"{name} holds no [[rubrics]] table.")
-    for field in ("id", "hint", "avoid"):
-        twice = [v for v, n in Counter(getattr(r, field) for r in rubrics).items() if n > 1]
-        if twice:
-            raise ConfigError("judge.vocabulary", f"{name}: {field} {twice[0]!r} stands more than once.")
-    for rubric in rubrics:
-        if not rubric.id.startswith(f"{rubric.skill}."):
-            raise ConfigError(
-                "judge.vocabulary", f"{name}: id {rubric.id!r} does not begin with its skill {rubric.skill!r}."
-            )
-        for field in rubric.__struct_fields__:
-            if not str(getattr(rubric, field)).strip():
-                raise ConfigError("judge.vocabulary", f"{name}: {field} of {rubric.id!r} is empty.")
+    rubrics = read_rubrics(text, name)
     digest = hashlib.sha256(msgspec.msgpack.encode(rubrics)).hexdigest()[:16]
     return Vocabulary(rubrics=rubrics, digest=digest)
+
+
+def _read(source: str) -> str:
+    try:
+        return Path(source).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError("judge.vocabulary", f"{source!r} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ConfigError(
+            "judge.vocabulary",
+            f"{source!r} is not UTF-8 text (byte 0x{byte:02x} at position {error.start}); save it as UTF-8.",
+        ) from None
+
+
+def _check_chunk(vocabulary: Vocabulary, source: str, chunk: int) -> None:
+    """The rubrics of one request must leave a judge room for the transcript and its answer."""
+    longest = _longest_chunk(vocabulary, chunk)
+    if longest <= MAX_CHUNK_CHARS:
+        return
+    fits = next(n for n in range(chunk - 1, 0, -1) if _longest_chunk(vocabulary, n) <= MAX_CHUNK_CHARS)
+    raise ConfigError(
+        "judge.chunk",
+        f"{chunk} rubrics of {source!r} make one request of {longest:,} characters, more than {MAX_CHUNK_CHARS:,}; "
+        f"set it to {fits} or less, or shorten the rubrics.",
+    )
+
+
+def _longest_chunk(vocabulary: Vocabulary, chunk: int) -> int:
+    """Characters that a judge is shown of the rubrics of the longest request."""
+    sizes = [len(r.id) + len(r.applies) + len(r.positive) + len(r.violation) for r in vocabulary.rubrics]
+    return max(sum(sizes[i : i + chunk]) for i in range(0, len(sizes), chunk))

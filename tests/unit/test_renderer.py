@@ -189,3 +189,8 @@ def test_a_saved_tokenizer_is_loaded_and_checked(tmp_path: Path) -> None:
         load_renderer(str(tmp_path / "bad"))
     with pytest.raises(ConfigError, match="nowhere"):
         load_renderer(str(tmp_path / "nowhere"))
+
+
+def test_a_prompt_is_a_head_that_is_not_kept() -> None:
+    renderer = Renderer(tokenizer(CHATML))
+    assert renderer.prompt([GUIDE, FIRST]) == renderer.head([GUIDE, FIRST]) == whole(SHARED, [GUIDE, FIRST])

@@ -13,6 +13,7 @@ from stream_rl.config import EnvironmentConfig
 from stream_rl.messages import EvalLease, FromProducer, GroupClosed, TrainLease, TrajectoryDone
 from stream_rl.ports import GenerateRequest, GenerateResult
 from stream_rl.producer.group import run_group
+from stream_rl.rubrics.writing import WritingOptions, load_template
 from stream_rl.types import StepResult, Task
 from tests.unit.producer.twins import TASK, ScriptedGenerator, ToyWorld, means, sampled
 
@@ -107,6 +108,61 @@ async def test_a_groups_seconds_are_those_of_its_rollouts() -> None:
     await run_group(lease, means(ScriptedGenerator(script), ToyWorld(WON), clock=lambda: now), out.send)
     assert isinstance(out.messages[-1], GroupClosed)
     assert out.messages[-1].states == {"generate": 2.0, "environment": 0.0, "other": 0.0}
+
+
+def writing() -> WritingOptions:
+    return WritingOptions(template=load_template("compact"), bundle_tokens=60)
+
+
+async def test_bundles_are_written_after_the_last_rollout_and_close_the_group() -> None:
+    now = 0.0
+    asked: list[str] = []
+
+    async def script(request: GenerateRequest) -> GenerateResult:
+        nonlocal now
+        writes = request.affinity != "g7"
+        asked.append("write" if writes else "play")
+        now += 4.0 if writes else 2.0
+        return sampled("a1 . b2 . c3 . d4 . e5 ." if writes else "go")
+
+    out = Outbox()
+    lease = TrainLease(**{**FIELDS, "size": 2}, bundles=2)
+    shared = means(ScriptedGenerator(script), ToyWorld(WON), writing=writing(), clock=lambda: now)
+    await run_group(lease, shared, out.send)
+    assert asked == ["play", "play", "write", "write"]
+    closed = out.messages[-1]
+    assert isinstance(closed, GroupClosed)
+    assert closed.written is not None
+    assert closed.written.bundles == (("a1", "b2", "c3", "d4", "e5"),) * 2
+    assert closed.states["write"] == 8.0
+
+
+async def test_writing_has_what_the_rollouts_left_of_the_deadline() -> None:
+    async def script(request: GenerateRequest) -> GenerateResult:
+        await anyio.sleep(0.15 if request.affinity == "g7" else 30.0)
+        return sampled("go")
+
+    out = Outbox()
+    lease = TrainLease(**{**FIELDS, "deadline_s": 0.4}, bundles=2)
+    began = anyio.current_time()
+    await run_group(lease, means(ScriptedGenerator(script), ToyWorld(WON), writing=writing()), out.send)
+    assert 0.35 < anyio.current_time() - began < 5.0
+    closed = out.messages[-1]
+    assert isinstance(closed, GroupClosed)
+    assert [done.trajectory.valid for done in out.trajectories] == [True] * 3
+    assert closed.written is not None
+    assert (closed.written.bundles, closed.written.error) == ((), "the deadline of 0.4 s passed")
+
+
+async def test_nothing_is_written_unasked() -> None:
+    out = Outbox()
+    generator = ScriptedGenerator()
+    await run_group(TrainLease(**FIELDS), means(generator, ToyWorld(WON), writing=writing()), out.send)
+    closed = out.messages[-1]
+    assert isinstance(closed, GroupClosed)
+    assert closed.written is None
+    assert "write" not in closed.states
+    assert len(generator.requests) == 3
 
 
 async def test_a_bug_in_one_rollout_is_not_sent_as_data() -> None:

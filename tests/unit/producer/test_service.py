@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
+import msgspec
 import pytest
 
 from stream_rl.errors import WeightsRejected
@@ -24,6 +25,7 @@ from stream_rl.messages import (
 )
 from stream_rl.ports import GenerateRequest, GenerateResult
 from stream_rl.producer.service import Producer
+from stream_rl.rubrics.writing import WritingOptions, load_template
 from stream_rl.types import StepResult, WeightsManifest
 from tests.unit.producer.twins import TASK, LetterRenderer, MemoryLink, ScriptedGenerator, ToyWorld, sampled, vocabulary
 
@@ -109,6 +111,21 @@ async def test_leases_become_groups_and_are_acknowledged_when_closed() -> None:
         stats = await orchestrator.until(ProducerStats)
         assert stats.generated_tokens == 2 * 3
         assert orchestrator.link.acked == [lease("a"), finish]
+
+
+async def test_tokens_of_written_bundles_are_generated_tokens() -> None:
+    async def script(request: GenerateRequest) -> GenerateResult:
+        return sampled("go" if request.affinity == "a" else "a1 . b2 . c3 . d4 . e5 .")
+
+    options = WritingOptions(template=load_template("compact"), bundle_tokens=60)
+    async with serving(ScriptedGenerator(script), writing=options) as orchestrator:
+        orchestrator.link.deliver(msgspec.structs.replace(lease("a"), bundles=4))
+        closed = await orchestrator.until(GroupClosed)
+        assert closed.written is not None
+        assert len(closed.written.bundles) == 4
+        orchestrator.link.deliver(Finish())
+        stats = await orchestrator.until(ProducerStats)
+    assert stats.generated_tokens == 2 * 3 + 4 * 25  # "go" and the end; 24 characters and the end
 
 
 async def test_a_lease_that_still_runs_is_not_acknowledged_and_holds_up_no_other() -> None:
@@ -247,7 +264,8 @@ async def test_accounts_add_up_and_say_what_the_time_went_to() -> None:
         orchestrator.link.deliver(Finish())
         stats = await orchestrator.until(ProducerStats)
     assert stats.states == {
-        "paused_for_sync": 4.0, "generate": 10.0, "environment": 0.0, "wait_for_credit": 0.0, "wait_for_lease": 17.0
+        "paused_for_sync": 4.0, "generate": 10.0, "write": 0.0, "environment": 0.0, "wait_for_credit": 0.0,
+        "wait_for_lease": 17.0,
     }  # fmt: skip
     assert stats.total_s == 31.0
 

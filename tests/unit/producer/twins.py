@@ -16,6 +16,7 @@ from stream_rl.producer.episode import Plan
 from stream_rl.producer.rollout import Means
 from stream_rl.producer.service import producer_activities
 from stream_rl.rubrics.vocabulary import Rubric, Vocabulary
+from stream_rl.rubrics.writing import WritingOptions
 from stream_rl.types import (
     Message,
     Observation,
@@ -40,6 +41,9 @@ class LetterRenderer:
         for message in messages:
             ids += [SYSTEM if message.role == "system" else USER, *map(ord, message.content), END]
         return [*ids, ASK]
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        return self.head(messages)
 
     def after_action(self, observation: str, ended: bool) -> list[int]:
         return [*([] if ended else [END]), USER, *map(ord, observation), END, ASK]
@@ -199,6 +203,7 @@ def means(
     *,
     activities: ActivityClock | None = None,
     max_model_len: int = 1000,
+    writing: WritingOptions | None = None,
     deterministic: bool = False,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Means:
@@ -209,6 +214,7 @@ def means(
         vocabulary=vocabulary(),
         activities=activities or producer_activities(clock),
         max_model_len=max_model_len,
+        writing=writing,
         deterministic=deterministic,
         clock=clock,
     )

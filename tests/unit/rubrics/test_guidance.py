@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from stream_rl.rubrics.guidance import avoid_text, hint_text, with_guidance
+from stream_rl.rubrics.guidance import avoid_text, criteria_text, hint_text, with_guidance
 from stream_rl.rubrics.vocabulary import builtin
 from stream_rl.types import Message
 
@@ -22,3 +22,10 @@ def test_guidance_is_a_system_turn_or_joins_the_one_there_is() -> None:
 
 def test_no_text_leaves_the_head_as_it_is() -> None:
     assert with_guidance([USER], "") == (USER,)
+
+
+def test_written_criteria_have_the_form_of_a_hint() -> None:
+    assert criteria_text(["Open drawers.", "look first", "be kind . ", "..."]) == (
+        "guide : Open drawers . look first . be kind ."
+    )
+    assert criteria_text([]) == ""

@@ -1,0 +1,1 @@
+"""Templates by which the policy writes rubric bundles, one file a version."""
