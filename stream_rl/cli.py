@@ -65,6 +65,15 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("run", metavar="RUN", help="name or folder")
     report.add_argument("--json", action="store_true", help="print facts as JSON")
 
+    replay = _command(commands, "replay", "judge a run's training rollouts again, offline, and compare")
+    replay.add_argument("run", metavar="RUN", help="name or folder")
+    replay.add_argument("--endpoint", metavar="URL", help='base address, or "embedded"; default: the run\'s own judges')
+    replay.add_argument("--model", metavar="M", help="model name sent to the endpoint")
+    replay.add_argument("--key-env", metavar="K", help="environment variable that holds the key")
+    replay.add_argument("--vocabulary", metavar="FILE", help='TOML file, or "builtin"; default: the run\'s own')
+    replay.add_argument("--limit", type=int, metavar="N", help="judge the first N rollouts only")
+    replay.add_argument("--json", action="store_true", help="print facts as JSON")
+
     judge = _command(commands, "judge", "rule judge and judge endpoints").add_subparsers(
         dest="action", metavar="ACTION", required=True
     )
@@ -77,6 +86,24 @@ def parser() -> argparse.ArgumentParser:
     ping.add_argument("--key-env", default="", help="environment variable that holds the key")
     ping.add_argument("--deadline", type=float, default=30.0, help="seconds to wait; default 30")
     ping.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    attach = judge.add_parser("attach", help="ask one more endpoint in a running run")
+    attach.add_argument("url", help="base address ending in /v1")
+    attach.add_argument("--model", required=True, help="model name sent to the endpoint")
+    attach.add_argument("--key-env", default="", help="environment variable, of the run, that holds the key")
+    attach.add_argument("--concurrency", type=int, default=8, help="requests in flight at once; default 8")
+    attach.add_argument("--requests-per-minute", type=int, default=0, help="default: no limit")
+    attach.add_argument("--tokens-per-minute", type=int, default=0, help="default: no limit")
+    attach.add_argument("--deadline", type=float, default=30.0, help="seconds for one tagging; default 30")
+    attach.add_argument("--price-in", type=float, default=0.0, help="per million prompt tokens")
+    attach.add_argument("--price-out", type=float, default=0.0, help="per million completion tokens")
+    attach.add_argument("--tier", type=int, default=0, help="lower tiers are preferred; default 0")
+    detach = judge.add_parser("detach", help="send nothing more to an endpoint; what is in flight ends in order")
+    detach.add_argument("url", help="base address of the endpoint")
+    endpoints = judge.add_parser("list", help="the endpoints of a running run: state, times, faults, tokens, price")
+    for control in (attach, detach, endpoints):
+        control.add_argument("--run", metavar="RUN", help="name or folder; default: the newest run")
+        control.add_argument("--json", action="store_true", help="print facts as JSON")
 
     envs = _command(commands, "envs", "worlds").add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = envs.add_parser("list", help="worlds a configuration may name")

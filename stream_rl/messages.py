@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stream_rl.types import Task, Trajectory, UpdateReport, WeightsManifest
+from stream_rl.types import Task, Trajectory, UpdateReport, WeightsManifest, Writing
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -32,6 +32,7 @@ class TrainLease(_Message, frozen=True, kw_only=True):
     max_turns: int  # limit of one episode, in turns
     deadline_s: float  # the group is closed with what it has after this long
     guidance: tuple[str, ...] = ()  # rubric ids to avoid, shown in the prompt
+    bundles: int = 0  # rubric bundles to write once the rollouts have ended
 
 
 class EvalLease(_Message, frozen=True, kw_only=True):
@@ -82,6 +83,7 @@ class GroupClosed(_Message, frozen=True, kw_only=True):
 
     group_id: str  # the lease
     states: dict[str, float] = {}  # seconds of this group's rollouts by state (generate, environment, ...)
+    written: Writing | None = None  # what the policy wrote about the group; None: it was not asked to
 
 
 class WeightsLive(_Message, frozen=True, kw_only=True):
@@ -144,7 +146,8 @@ class SelectedGroup(_Message, frozen=True, kw_only=True):
     group_id: str  # the group
     trajectories: tuple[Trajectory, ...]  # its members, valid and not
     hint: str | None  # rubric text for the teacher only; None: no teacher pass for this group
-    hint_rubrics: tuple[str, ...] = ()  # ids behind the hint
+    hint_rubrics: tuple[str, ...] = ()  # ids, or written criteria, behind the hint
+    alternatives: tuple[str, ...] = ()  # hints the learner itself chooses from (`bundle_score = "within"`)
     judge_s: float = 0.0  # time this group waited for its verdicts
 
 
@@ -172,11 +175,34 @@ class StatusReply(_Message, frozen=True, kw_only=True):
     status: dict[str, Any]  # see `stream_rl.orchestrator.service`
 
 
+class AttachJudge(_Message, frozen=True, kw_only=True):
+    """Ask one more judge endpoint."""
+
+    endpoint: dict[str, Any]  # keys of a [[judge.endpoints]] entry; the key's variable is one of the orchestrator
+
+
+class DetachJudge(_Message, frozen=True, kw_only=True):
+    """Send nothing more to an endpoint."""
+
+    url: str  # its base address
+
+
+class ListJudges(_Message, frozen=True, kw_only=True):
+    """How do the endpoints stand?"""
+
+
+class JudgesReply(_Message, frozen=True, kw_only=True):
+    """Answer to all three."""
+
+    endpoints: list[dict[str, Any]]  # fields of `judge.standing.EndpointStanding`
+    error: str | None = None  # why nothing was changed
+
+
 ToProducer = TrainLease | EvalLease | UpdateWeights | Finish
 FromProducer = ProducerReady | TrajectoryDone | GroupClosed | WeightsLive | WeightsFailed | ProducerStats
 ToLearner = RoundStart | SelectedGroup | SaveCheckpoint | Finish
 FromLearner = LearnerReady | Trained | CheckpointSaved
-ToControl = StatusReply
-FromControl = StatusRequest
+ToControl = StatusReply | JudgesReply
+FromControl = StatusRequest | AttachJudge | DetachJudge | ListJudges
 ToOrchestrator = FromProducer | FromLearner | FromControl
 FromOrchestrator = ToProducer | ToLearner | ToControl

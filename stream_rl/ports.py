@@ -11,6 +11,7 @@ from stream_rl.types import (
     FloatArray,
     IntArray,
     Observation,
+    Scores,
     StepResult,
     Task,
     Trajectory,
@@ -170,8 +171,12 @@ class EnvironmentPool(Protocol):
 
 
 class Judge(Protocol):
-    """Tags one trajectory against the whole vocabulary. Never raises for a judge's fault: it abstains."""
+    """Decides about one trajectory. Never raises for a judge's fault: it abstains."""
 
     async def tag(self, trajectory: Trajectory) -> Verdict:
-        """All tags of this trajectory."""
+        """All tags of this trajectory, for the whole vocabulary."""
+        ...
+
+    async def score(self, trajectory: Trajectory, criteria: tuple[str, ...]) -> Scores:
+        """How far this trajectory satisfies each of some written criteria, 0 to 1; missing scores are None."""
         ...

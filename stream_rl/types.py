@@ -164,6 +164,34 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return all(tag.value == "abstained" for tag in self.tags)
 
 
+class Writing(msgspec.Struct, frozen=True, kw_only=True):
+    """Rubric bundles the policy wrote about one group, without having seen any outcome."""
+
+    bundles: tuple[tuple[str, ...], ...]  # criteria of each usable bundle, in the order they were sampled
+    malformed: int = 0  # answers that held no usable bundle
+    prompt_tokens: int = 0  # of all requests
+    sampled_tokens: int = 0  # of all answers
+    omitted_turns: int = 0  # turns left out of the prompt to fit the token budget
+    error: str | None = None  # why nothing was written; None when the policy answered
+
+
+class Scores(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one trajectory satisfies each of some criteria, from one judging."""
+
+    trajectory_id: str  # whose behaviour
+    scores: tuple[float | None, ...]  # 0 to 1, one a criterion in the order asked; None: missing, which is not 0
+    endpoint: str = ""  # url that answered; empty when none did
+    model: str = ""  # judge model
+    prompt_tokens: int = 0  # as reported by the endpoint
+    completion_tokens: int = 0  # as reported by the endpoint
+    seconds: float = 0.0  # from submission to scores
+
+    @property
+    def abstained(self) -> bool:
+        """Whether no criterion was scored at all."""
+        return all(score is None for score in self.scores)
+
+
 class WeightsManifest(msgspec.Struct, frozen=True, kw_only=True):
     """Where one version of the policy lies, and what it must look like once loaded."""
 

@@ -9,7 +9,7 @@ from stream_rl import config as configuration
 from stream_rl.config import Config
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs"
-EMBEDDED = SHIPPED / "embedded.toml"
+EMBEDDED = SHIPPED / "embedded-rised.toml"
 
 
 def load(files: Sequence[str], overrides: Sequence[str]) -> Config:

@@ -14,12 +14,12 @@ from stream_rl.errors import ConfigError
 from stream_rl.rubrics.vocabulary import builtin
 
 if TYPE_CHECKING:
-    from stream_rl.app.embedded_recipe import EmbeddedRecipe
+    from stream_rl.app.embedded_recipe import EmbeddedRecipe, WriterRecipe
 
 # Called with (what is being done, steps done, steps in all).
 Progress = Callable[[str, int, int], None]
 
-EMBEDDED = ("embedded", "embedded-large")
+EMBEDDED = ("embedded", "embedded-large", "embedded-writer")
 SMOLLM2 = "smollm2"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 
@@ -27,7 +27,8 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model"
 def ensure_policy(model: str, init: str, cache_dir: Path | None, on_progress: Progress) -> Path:
     """A folder with config, safetensors and tokenizer of the policy a run starts from.
 
-    model: "embedded", "embedded-large", "smollm2", a folder, or the name of a model in the local hub cache
+    model: "embedded", "embedded-large", "embedded-writer" ("embedded" that can also write criteria), "smollm2",
+        a folder, or the name of a model in the local hub cache
     init: "pretrained", or "random-tiny" for a small untrained network with the same tokenizer
     cache_dir: where built models are kept; None for `$STREAM_RL_CACHE` or `~/.cache/stream_rl`
 
@@ -85,11 +86,38 @@ def build_embedded(folder: Path, recipe: EmbeddedRecipe, on_progress: Progress) 
     (folder / "recipe.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts)))
 
 
+def build_writer(folder: Path, base: Path, recipe: WriterRecipe, on_progress: Progress) -> None:
+    """Teach the embedded policy in `base` to answer the compact writing prompt, and save it to `folder`."""
+    from transformers import AutoModelForCausalLM  # heavy: seconds
+
+    from learner import imitation, small_models  # heavy: torch
+    from stream_rl.app import embedded_tokenizer, embedded_writing
+
+    tokenizer = embedded_tokenizer.build(builtin())
+    with small_models.no_progress_bars():
+        model = AutoModelForCausalLM.from_pretrained(base, dtype="float32")
+    loss = imitation.imitate(
+        model,
+        embedded_writing.WritingSource(tokenizer, builtin(), recipe.writing),
+        recipe.imitation,
+        lambda step, total, loss: on_progress(f"learning to write criteria, loss {loss:.2f}", step, total),
+    )
+    small_models.save(model, folder)
+    embedded_tokenizer.save(tokenizer, folder)
+    facts = {"recipe": msgspec.to_builtins(recipe), "base": base.name, "final_loss": loss}
+    (folder / "recipe.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts)))
+
+
 def _embedded(model: str, cache: Path, *, tiny: bool, on_progress: Progress) -> Path:
     from learner.small_models import SHAPES  # heavy: torch
-    from stream_rl.app.embedded_recipe import RECIPES, content_key
+    from stream_rl.app.embedded_recipe import RECIPES, WRITERS, content_key, writer_key
 
-    recipe, name = RECIPES[model], model
+    writer = WRITERS.get(model)
+    if writer and not tiny:
+        base = _embedded(writer.base, cache, tiny=False, on_progress=on_progress)
+        key = f"{model}-{writer_key(writer, base.name)}"
+        return cached(cache, key, lambda folder: build_writer(folder, base, writer, on_progress))
+    recipe, name = RECIPES[writer.base if writer else model], model
     if tiny:
         untrained = msgspec.structs.replace(recipe.imitation, steps=0)
         recipe, name = msgspec.structs.replace(recipe, shape=SHAPES["tiny"], imitation=untrained), "embedded-tiny"

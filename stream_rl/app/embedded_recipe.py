@@ -1,12 +1,14 @@
 """How the embedded policy is made: shape, demonstrations, imitation.
 
 What it is meant to be: a start for RL that succeeds in about a fifth of held-out episodes when sampled, and in clearly
-more when told rubrics. `python -m benchmarks.policy_quality` measures both.
+more when told rubrics; and, as a writer, one that names criteria which tell the rollouts of a group apart.
+`python -m benchmarks.policy_quality` measures all three.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from importlib import resources
 
 import msgspec
@@ -14,12 +16,19 @@ import msgspec
 from learner.imitation import ImitationRecipe
 from learner.small_models import SHAPES, ModelShape
 from stream_rl.app.embedded_demos import DemoRecipe
+from stream_rl.app.embedded_writing import WritingRecipe
 from stream_rl.rubrics.vocabulary import Vocabulary
 
 _SOURCES = (
     ("envs.household", None),
     ("learner", ("imitation.py", "small_models.py")),
     ("stream_rl.app", ("embedded_demos.py", "embedded_tokenizer.py")),
+)
+_WRITER_SOURCES = (
+    ("judge.rules", None),
+    ("stream_rl.app", ("embedded_writing.py",)),
+    ("stream_rl.rubrics", ("behaviour.py", "writing.py")),
+    ("stream_rl.rubrics.prompts", ("write_compact_v1.txt",)),
 )
 
 
@@ -41,14 +50,36 @@ RECIPES = {
 }
 
 
+class WriterRecipe(msgspec.Struct, frozen=True, kw_only=True):
+    """What an embedded policy is taught after its first imitation, so that it can also write criteria."""
+
+    base: str  # name in `RECIPES` of the policy it starts as
+    writing: WritingRecipe = WritingRecipe()  # what is imitated
+    imitation: ImitationRecipe = ImitationRecipe(  # how: short and gentle, for the play is to stay what it is
+        steps=240, tokens_per_step=3000, matrix_lr=0.008, vector_lr=0.003
+    )
+
+
+WRITERS = {"embedded-writer": WriterRecipe(base="embedded")}
+
+
 def content_key(recipe: EmbeddedRecipe, vocabulary: Vocabulary) -> str:
     """Hash of the recipe, of the sources of world, player, tokenizer and imitation, and of the vocabulary."""
-    digest = hashlib.sha256(msgspec.json.encode(recipe, order="sorted"))
-    digest.update(vocabulary.digest.encode())
-    for package, names in _SOURCES:
+    return _key(msgspec.json.encode(recipe, order="sorted"), vocabulary.digest, _SOURCES)
+
+
+def writer_key(recipe: WriterRecipe, base_key: str) -> str:
+    """Hash of the recipe, of the key of the policy it starts from, and of the sources of prompt, answers and rules."""
+    return _key(msgspec.json.encode(recipe, order="sorted"), base_key, _WRITER_SOURCES)
+
+
+def _key(recipe: bytes, ground: str, sources: Iterable[tuple[str, tuple[str, ...] | None]]) -> str:
+    digest = hashlib.sha256(recipe)
+    digest.update(ground.encode())
+    for package, names in sources:
         folder = resources.files(package)
         for file in sorted(folder.iterdir(), key=lambda file: file.name):
-            if file.name.endswith(".py") and (names is None or file.name in names):
+            if file.name in names if names is not None else file.name.endswith(".py"):
                 digest.update(f"{package}/{file.name}".encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

@@ -16,7 +16,7 @@ import msgspec
 from envs import registry
 from stream_rl.config import Config
 from stream_rl.errors import ConfigError, JudgeFailed
-from stream_rl.rubrics import vocabulary
+from stream_rl.rubrics import vocabulary, writing
 
 _CONNECT_S = 2.0
 _PING_S = 20.0  # the longest a start waits for one answer of a judge
@@ -41,7 +41,9 @@ def check_generation(config: Config) -> None:
     for i, environment in enumerate(config.environments):
         options = {**environment.options, "data": environment.data} if environment.data else environment.options
         registry.create(environment.name, options, path=f"environments.{i}").close()
-    vocabulary.load(config.judge.vocabulary)
+    vocabulary.load(config.judge.vocabulary, chunk=config.judge.chunk)
+    if config.needs_bundles:
+        writing.load_template(config.algorithm.writing_prompt)
     engine(config)
     check_model(config.policy.model, config.policy.init)
 

@@ -6,6 +6,7 @@ import argparse
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -13,13 +14,19 @@ import msgspec
 from stream_rl.app.child import BoardPipe, until
 from stream_rl.app.evaluator import evaluate
 from stream_rl.app.parts import open_pool, run_of, start_generator
-from stream_rl.config import JudgeEndpoint
+from stream_rl.config import Config, JudgeConfig, JudgeEndpoint
 from stream_rl.link.codec import Decoder
 from stream_rl.messages import ToLearner, ToOrchestrator, ToProducer
-from stream_rl.observe.rundir import read_json_lines
+from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.ports import Judge
 from stream_rl.rubrics import vocabulary
+from stream_rl.rubrics.writing import WritingOptions, load_template
 
+if TYPE_CHECKING:
+    from judge.cache import CachedJudge
+    from judge.client import OpenAIJudge
+
+_JUDGE_WORKERS = 512  # questions the judge holds at once; its endpoints decide how many of them are asked
 _PROGRESS_S = 0.25  # between two movements of a progress bar
 
 
@@ -74,9 +81,15 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
     ledger.rewind(version, time.time())
     async with AsyncExitStack() as stack:
         endpoints = _with_addresses(config.judge.endpoints, arguments.judge)
-        tagger: Judge | None = None
+        asked: OpenAIJudge | None = None  # who attaches and detaches
+        remembered: Judge | None = None
         if endpoints:
-            tagger = await stack.enter_async_context(OpenAIJudge(endpoints, words, chunk=config.judge.chunk))
+            judging = config.judge
+            asked = remembered = await stack.enter_async_context(
+                OpenAIJudge(endpoints, words, chunk=judging.chunk, hedge_share=judging.hedge_share)
+            )
+            if any(endpoint.url != "embedded" for endpoint in config.judge.endpoints):  # rules cost nothing to ask
+                remembered = await stack.enter_async_context(_cached(asked, run, words, judging))
         address = f"tcp://127.0.0.1:{config.port}"
         hub = await stack.enter_async_context(open_hub(address, receive=Decoder(ToOrchestrator)))
         service = Orchestrator(
@@ -84,8 +97,10 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
             run=run,
             hub=hub,
             ledger=ledger,
-            judge=tagger,
-            judge_workers=sum(endpoint.concurrency for endpoint in endpoints),
+            judge=remembered,
+            second_judge=asked,
+            judge_workers=_JUDGE_WORKERS,
+            judges=asked,
             vocabulary=words,
             board=board,
             version=version,
@@ -127,6 +142,7 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
             vocabulary.load(config.judge.vocabulary),
             capacity=config.generate.concurrency,
             max_model_len=config.generate.max_model_len,
+            writing=_writing(config),
             mode=config.weights.mode,
         )
         await until(stop, service.run)
@@ -175,6 +191,18 @@ ROLES = {
 }
 
 
+def _cached(judge: OpenAIJudge, run: RunDirectory, words: vocabulary.Vocabulary, config: JudgeConfig) -> CachedJudge:
+    from judge.cache import CachedJudge
+
+    return CachedJudge(
+        judge,
+        run.judge_cache,
+        vocabulary=words,
+        models=lambda: [endpoint.model for endpoint in judge.standing()],
+        chunk=config.chunk,
+    )
+
+
 def _with_addresses(endpoints: tuple[JudgeEndpoint, ...], judges: list[str]) -> tuple[JudgeEndpoint, ...]:
     """Replace "embedded" by the address the supervisor was told ("0=http://...")."""
     addresses = dict(item.split("=", 1) for item in judges)
@@ -182,6 +210,14 @@ def _with_addresses(endpoints: tuple[JudgeEndpoint, ...], judges: list[str]) -> 
         msgspec.structs.replace(endpoint, url=addresses[str(i)]) if endpoint.url == "embedded" else endpoint
         for i, endpoint in enumerate(endpoints)
     )
+
+
+def _writing(config: Config) -> WritingOptions | None:
+    """How the policy writes rubric bundles, where the run asks it to."""
+    if not config.needs_bundles:
+        return None
+    algorithm = config.algorithm
+    return WritingOptions(template=load_template(algorithm.writing_prompt), bundle_tokens=algorithm.bundle_tokens)
 
 
 def _checkpoint_version(folder: str | None) -> int:

@@ -30,16 +30,23 @@ _ADVICE = {
     "cut_actions": "actions run into generate.max_tokens before they end: raise generate.max_tokens if good actions "
     "are that long, else lower learner.lr",
 }
-_DISTILLING = "; with self-distillation on, first lower algorithm.distill_coef"
+# What to lower first, by self-distillation. `opsd` is a loss alone, whose weight AdamW divides out.
+_FIRST = {
+    "rised": "; with self-distillation on, first lower algorithm.distill_coef",
+    "sdar": "; with self-distillation on, first lower algorithm.distill_coef",
+    "orsd": "; with self-distillation on, first lower algorithm.orsd_weight",
+    "rlsd": "; with self-distillation on, first lower algorithm.rlsd_mix",
+    "opsd": "; self-distillation alone drifts with its teacher: teacher = 'frozen' or 'ema' holds it",
+}
 
 
 class AlarmWatch:
     """Counts updates past each limit; raises each alarm once per excursion."""
 
-    def __init__(self, limits: AlarmLimits, *, distilling: bool) -> None:
-        """`distilling`: whether a self-teacher is on, which is then the first suspect."""
+    def __init__(self, limits: AlarmLimits, *, distillation: str = "none") -> None:
+        """`distillation`: the self-teacher that is on, which is then the first suspect."""
         self._limits = limits
-        self._more = _DISTILLING if distilling else ""
+        self._more = _FIRST.get(distillation, "")
         self._run: dict[str, int] = dict.fromkeys(_ADVICE, 0)
 
     def observe(self, line: Mapping[str, Any]) -> list[Alarm]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from stream_rl.errors import UsageError
+from stream_rl.observe.judging import JudgingFacts, draw_rates, judging_facts, judging_lines
 from stream_rl.observe.plots import learning_curve
 from stream_rl.observe.progress import Estimate
 from stream_rl.observe.records import shares
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.observe.status import render_status
 from stream_rl.observe.summary import Summary, summarise
-from stream_rl.observe.words import alarm, counts, show
+from stream_rl.observe.switches import MAIN
+from stream_rl.observe.words import alarm, alignment, counts, fields, show
 
 __all__ = [
     "read_summary",
@@ -27,12 +31,14 @@ __all__ = [
 ]
 
 Section = tuple[str, list[str]]
+_JUDGE = "judge"  # title of the judge's section
 
 
 def read_summary(run: RunDirectory) -> Summary:
-    """The summary of a run, finished or not."""
+    """The summary of a run, finished or not. Raises `UsageError` when its config.toml is not TOML."""
     return summarise(
         run.root.name,
+        config=_config(run),
         metrics=read_json_lines(run.metrics),
         evals=read_json_lines(run.eval),
         events=read_json_lines(run.events),
@@ -44,36 +50,58 @@ def to_json(summary: Summary) -> str:
     return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
 
 
-def render_text(summary: Summary) -> str:
+def render_text(summary: Summary, judging: JudgingFacts | None = None) -> str:
     """For a terminal: titles, and one indented line a fact."""
-    return "\n".join(line for title, facts in _sections(summary) for line in (title, *(f"  {fact}" for fact in facts)))
+    sections = _sections(summary, judging)
+    return "\n".join(line for title, facts in sections for line in (title, *(f"  {fact}" for fact in facts)))
 
 
-def render_markdown(summary: Summary, *, picture: str) -> str:
-    """The same as a page with the picture `picture` (a relative path)."""
-    (title, facts), *rest = _sections(summary)
+def render_markdown(summary: Summary, judging: JudgingFacts | None = None, *, picture: str, rates: str = "") -> str:
+    """The same as a page with the learning curve `picture` and the judge's tag rates `rates` (relative paths)."""
+    (title, facts), *rest = _sections(summary, judging)
     page = [f"# {title}", "", *(f"- {fact}" for fact in facts), "", f"![learning curve]({picture})"]
     for title, facts in rest:
         page += ["", f"## {title[0].upper()}{title[1:]}", "", *(f"- {fact}" for fact in facts)]
+        if title == _JUDGE and rates:
+            page += ["", f"![tag rates]({rates})"]
     return "\n".join(page) + "\n"
 
 
 def report_json(run: RunDirectory) -> dict[str, Any]:
-    """The run's summary as plain data; writes nothing."""
-    return dict(json.loads(to_json(read_summary(run))))
+    """The run's summary as plain data, and under "judge" what its judge said (null without one); writes nothing."""
+    return _plain(read_summary(run), judging_facts(run))
 
 
 def write_report(run: RunDirectory) -> str:
-    """Write `report/report.md`, `report/report.json` and the picture; returns the text for a terminal."""
+    """Write `report/report.md`, `report/report.json` and the pictures; returns the text for a terminal."""
     picture = learning_curve(run)
-    summary = read_summary(run)
-    (run.report / "report.json").write_text(to_json(summary) + "\n", encoding="utf-8")
+    summary, judging = read_summary(run), judging_facts(run)
+    tagged = judging is not None and judging.verdicts > 0
+    pictures = [picture, draw_rates(judging, run.report / "tag_rates.png")] if judging and tagged else [picture]
+    (run.report / "report.json").write_text(json.dumps(_plain(summary, judging), indent=2) + "\n", encoding="utf-8")
     page = run.report / "report.md"
-    page.write_text(render_markdown(summary, picture=picture.name), encoding="utf-8")
-    return f"{render_text(summary)}\nreport: {page}, {picture}"
+    rates = pictures[-1].name if tagged else ""
+    page.write_text(render_markdown(summary, judging, picture=picture.name, rates=rates), encoding="utf-8")
+    return f"{render_text(summary, judging)}\nreport: {', '.join(map(str, [page, *pictures]))}"
 
 
-def _sections(s: Summary) -> Iterator[Section]:
+def _plain(summary: Summary, judging: JudgingFacts | None) -> dict[str, Any]:
+    return {**json.loads(to_json(summary)), "judge": json.loads(msgspec.json.encode(judging))}
+
+
+def _config(run: RunDirectory) -> dict[str, Any]:
+    """As plain values: a run of another version may hold options this one would refuse."""
+    try:
+        return tomllib.loads(run.config.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{run.config} is not valid TOML ({error}); restore it from the file the run began with"
+        ) from None
+
+
+def _sections(s: Summary, judging: JudgingFacts | None) -> Iterator[Section]:
     """Title and facts of each part that has something to say; the first one always has."""
     yield (
         f"run {s.run}: {s.end}",
@@ -82,6 +110,8 @@ def _sections(s: Summary) -> Iterator[Section]:
             f"{s.evaluation_s:.0f} s evaluating, {s.startup_s:.0f} s waiting for producers to start)"
         ],
     )
+    if s.switches:
+        yield "switches", list(_switches(s))
     if s.start and s.final and s.best:
         reached = [
             f"{float(threshold):.0%} {'was not reached' if seconds is None else f'after {seconds:.0f} s'}"
@@ -110,6 +140,10 @@ def _sections(s: Summary) -> Iterator[Section]:
         )
     if s.updates:
         yield "what was used", list(_usage(s))
+    if s.orsd:
+        yield "written rubrics", alignment(s.orsd)
+    if judging:
+        yield _JUDGE, judging_lines(judging)
     if s.trouble:
         yield "trouble", [counts(s.trouble)]
     if s.alarms:
@@ -118,11 +152,25 @@ def _sections(s: Summary) -> Iterator[Section]:
         yield "advice", list(s.advice)
 
 
+def _switches(s: Summary) -> Iterator[str]:
+    yield fields({name: s.switches[name] for name in MAIN})
+    others = fields({name: value for name, value in s.switches.items() if name not in MAIN})
+    yield f"other options: {others or 'all at their defaults'}"
+
+
 def _usage(s: Summary) -> Iterator[str]:
-    yield "tokens: " + ", ".join(f"{name} {n:,}" for name, n in s.tokens.items())
+    parts = {"judge_prompt", "judge_completion"}
+    yield "tokens: " + ", ".join(f"{name} {n:,}" for name, n in s.tokens.items() if name not in parts)
+    if s.tokens["judge"]:
+        prompt, completion = (show(s.tokens.get(f"judge_{part}"), ",") for part in ("prompt", "completion"))
+        yield f"judge: {prompt} prompt and {completion} completion tokens, price {show(s.judge_price, '.4g')}"
     yield f"{show(s.generated_per_s, '.0f')} tokens generated in a training second"
     lost = f", of all groups: {counts(s.discarded)}" if s.discarded else ""
     yield f"groups: {s.groups['candidate']} candidates, {s.groups['selected']} trained{lost}"
+    rollouts = [f"discarded: {counts(s.discarded_rollouts)}"] if s.discarded_rollouts else []
+    rollouts += [f"{s.failed_rollouts} failed"] if s.failed_rollouts is not None else []
+    if rollouts:
+        yield f"rollouts {'; '.join(rollouts)}"
     yield (
         f"groups without a difference to learn from: {show(s.all_pass, '.0%')} all passed, "
         f"{show(s.all_fail, '.0%')} all failed"

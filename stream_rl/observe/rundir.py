@@ -73,6 +73,11 @@ class RunDirectory:
         return self.root / "ledger.sqlite"
 
     @property
+    def judge_cache(self) -> Path:
+        """Answers of the run's judges, so that none is paid for twice."""
+        return self.root / "judge_cache.sqlite"
+
+    @property
     def metrics(self) -> Path:
         """One JSON object an update."""
         return self.root / "metrics.jsonl"
@@ -106,6 +111,14 @@ class RunDirectory:
     def address(self) -> Path:
         """Where the orchestrator listens, while it runs."""
         return self.root / "address"
+
+
+def newest_run(base: Path = Path("runs")) -> RunDirectory:
+    """The run that was started last among those that are running. Raises `UsageError` when none is."""
+    running = [RunDirectory(file.parent) for file in base.glob("*/address")]
+    if not running:
+        raise UsageError(f"no run under {base} is running; name one with --run")
+    return max(running, key=lambda run: run.address.stat().st_mtime)
 
 
 def append_json(path: Path, record: Mapping[str, Any]) -> None:

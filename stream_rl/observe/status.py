@@ -58,6 +58,22 @@ def _roles(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     judge = table(status, "judge")
     waiting = f"{show(judge.get('waiting'))} transcripts wait"
     yield "judge", f"{judge['problem']}; {waiting}" if judge.get("problem") else waiting
+    for endpoint in _items(judge, "endpoints"):
+        yield "", endpoint_line(endpoint)
+
+
+def endpoint_line(endpoint: Mapping[str, Any]) -> str:
+    """How one judge endpoint is doing: state, requests in flight, times, faults, cost."""
+    tokens = (number(endpoint, "prompt_tokens") or 0.0) + (number(endpoint, "completion_tokens") or 0.0)
+    problem = endpoint.get("problem")
+    return (
+        f"{show(endpoint.get('url'))} ({show(endpoint.get('model'))}) {show(endpoint.get('state'))}, "
+        f"{show(endpoint.get('in_flight'))} of {show(endpoint.get('limit'))} in flight, "
+        f"p50 {show(number(endpoint, 'p50_s'), '.2f')} s, p95 {show(number(endpoint, 'p95_s'), '.2f')} s, "
+        f"{show(number(endpoint, 'error_share'), '.0%')} failed, {show(number(endpoint, 'abstain_share'), '.0%')} "
+        f"abstained, {tokens:,.0f} tokens, price {show(number(endpoint, 'price'), '.4g')}"
+        + (f"; last failure: {problem}" if problem else "")
+    )
 
 
 def _learner(learner: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
-"""What a run came to: success, time, tokens, losses and advice, from its records. Pure."""
+"""What a run came to: success, time, cost, losses and advice, from its configuration and its records. Pure."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,13 +13,15 @@ from stream_rl.observe.advice import Facts, advise
 from stream_rl.observe.learner_time import PARTS, learner_times
 from stream_rl.observe.progress import Estimate, Evaluated, evaluations, gain, rate, seconds_to
 from stream_rl.observe.records import number, numbers, shares, sum_numbers, table
+from stream_rl.observe.switches import switches
 
 THRESHOLDS = (0.5, 0.6)
 _WEIGHTS = "weights"  # the entry of `roles` that holds weight updates and is no role
 _TROUBLE = frozenset(
     {"role_restarted", "producer_left", "producer_quarantined", "weights_failed", "failing", "killed", "judge"}
 )
-_TOKENS = ("generated", "trained", "discarded", "judge", "teacher")
+_TOKENS = ("generated", "trained", "discarded", "judge", "teacher")  # of every run
+_MORE_TOKENS = ("judge_prompt", "judge_completion", "reference", "writing")  # of runs that count them
 
 
 class RaisedAlarm(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     run: str  # its name
     end: str  # how it ended, in words
     complete: bool  # every update was trained
+    switches: dict[str, Any]  # `[algorithm]`: the main options, and the others that are not the default
     updates: int  # trained
     train_s: float  # training seconds; evaluation and start-up do not count
     wall_s: float  # all seconds
@@ -55,12 +59,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     lag_max: int | None  # updates, over all trained groups
     lag_mean: float | None  # updates
     lag_histogram: dict[str, int]  # lag -> trained groups
-    tokens: dict[str, int]  # generated, trained, discarded, judge, teacher
+    tokens: dict[str, int]  # generated, trained, discarded, judge, teacher, and what else the run counts
+    judge_price: float | None  # of the judge's tokens, in the currency of the endpoints' prices
     generated_per_s: float | None  # tokens generated in a training second
     groups: dict[str, int]  # candidate and selected
     discarded: dict[str, int]  # reason -> groups, "not_selected" included
+    discarded_rollouts: dict[str, int]  # reason -> rollouts in those groups; empty where they were not counted
+    failed_rollouts: int | None  # a world or a generator failed; they are in no statistic
     all_pass: float | None  # mean share of groups whose members all succeed
     all_fail: float | None  # mean share of groups whose members all fail
+    orsd: dict[str, float]  # written rubrics: mean over updates of each number of the metrics key; empty without them
     alarms: tuple[RaisedAlarm, ...]  # in order
     trouble: dict[str, int]  # kind of event -> how often
     advice: tuple[str, ...]  # what to change
@@ -72,13 +80,15 @@ def summarise(
     metrics: Iterable[Mapping[str, Any]],
     evals: Iterable[Mapping[str, Any]],
     events: Iterable[Mapping[str, Any]],
+    config: Mapping[str, Any] | None = None,
 ) -> Summary:
-    """The summary of a run from the records of its metrics.jsonl, eval.jsonl and events.jsonl."""
+    """The summary of a run from its config.toml and the records of its metrics.jsonl, eval.jsonl and events.jsonl."""
     lines, events, points = ordered(metrics), list(events), evaluations(evals)
     times = list(learner_times(lines))
     learner_s = sum_numbers(time.parts for time in times)
     train_s = max((number(line, "train_s") or 0.0 for line in lines), default=0.0)
     tokens = dict.fromkeys(_TOKENS, 0.0) | sum_numbers(numbers(line, "tokens") for line in lines)
+    thrown = sum_numbers(numbers(line, "rollouts", "discarded") for line in lines)
     discarded = sum_numbers(numbers(line, "groups", "discarded") for line in lines)
     groups = {key: int(sum(number(line, "groups", key) or 0 for line in lines)) for key in ("candidate", "selected")}
     histogram = sum_numbers(numbers(line, "lag", "histogram") for line in lines)
@@ -91,6 +101,7 @@ def summarise(
         run=run,
         end=end,
         complete=complete,
+        switches=switches(config or {}),
         updates=len(lines),
         train_s=train_s,
         wall_s=max((number(record, "wall_s") or 0.0 for record in lines), default=0.0),
@@ -109,12 +120,16 @@ def summarise(
         lag_max=_lag_max(lines),
         lag_mean=_lag_mean(histogram),
         lag_histogram={lag: int(histogram[lag]) for lag in sorted(histogram, key=int)},
-        tokens={name: int(tokens[name]) for name in _TOKENS},
+        tokens={name: int(tokens[name]) for name in (*_TOKENS, *_MORE_TOKENS) if name in tokens},
+        judge_price=_sum(lines, "judge", "price"),
         generated_per_s=tokens["generated"] / train_s if train_s else None,
         groups=groups,
         discarded={reason: int(n) for reason, n in sorted(discarded.items())},
+        discarded_rollouts={reason: int(n) for reason, n in sorted(thrown.items())},
+        failed_rollouts=None if (failed := _sum(lines, "invalid_trajectories")) is None else int(failed),
         all_pass=all_pass,
         all_fail=all_fail,
+        orsd=_means(lines, "orsd"),
         alarms=tuple(_alarm(event) for event in events if event.get("type") == "alarm"),
         trouble=_trouble(events),
         advice=advise(
@@ -161,6 +176,16 @@ def _lag_mean(histogram: Mapping[str, float]) -> float | None:
 def _mean(lines: Sequence[Mapping[str, Any]], *path: str) -> float | None:
     values = [value for line in lines if (value := number(line, *path)) is not None]
     return statistics.fmean(values) if values else None
+
+
+def _means(lines: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
+    names = dict.fromkeys(name for line in lines for name in table(line, key))
+    return {name: value for name in names if (value := _mean(lines, key, name)) is not None}
+
+
+def _sum(lines: Sequence[Mapping[str, Any]], *path: str) -> float | None:
+    values = [value for line in lines if (value := number(line, *path)) is not None]
+    return math.fsum(values) if values else None
 
 
 def _alarm(event: Mapping[str, Any]) -> RaisedAlarm:

@@ -36,11 +36,24 @@ def counts(by_reason: Mapping[str, float]) -> str:
     return ", ".join(f"{reason.replace('_', ' ')} {n:.0f}" for reason, n in by_reason.items())
 
 
+def alignment(orsd: Mapping[str, float]) -> list[str]:
+    """How the written rubrics aligned with outcomes, one fact each; what was not measured is left out."""
+    said = {
+        "rho_mean": "chosen bundles correlate with the outcomes at {:+.2f}",
+        "taught_share": "{:.0%} of the groups got a bundle",
+        "undefined_share": "{:.0%} of the groups had no defined correlation",
+        "malformed_share": "{:.0%} of the answers held no usable bundle",
+        "bank_share": "{:.0%} of the choices where the bank made an offer went to it",
+    }
+    return [text.format(orsd[name]) for name, text in said.items() if name in orsd]
+
+
 def alarm(event: Mapping[str, Any]) -> str:
     """What went past which limit, and what to change."""
     name = str(event.get("name"))
     value, limit = show(number(event, "value"), ".3g"), show(number(event, "limit"), ".3g")
-    what = _ALARMS.get(name, f"{name} is {{value}}, past {{limit}}").format(value=value, limit=limit)
+    known = _ALARMS.get(name)
+    what = known.format(value=value, limit=limit) if known else f"{name} is {value}, past {limit}"
     advice = event.get("advice")
     tail = f". What to do: {advice}" if advice else ""
     return f"ALARM at update {show(event.get('step'))}: {what}{tail}."

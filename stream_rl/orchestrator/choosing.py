@@ -11,6 +11,7 @@ from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.selection import (
     Candidate,
     select_all,
+    select_mmr,
     select_random,
     select_reward_variance,
     select_rised,
@@ -44,15 +45,26 @@ def choose(
             return select_random(candidates, count, seed=seed * 1_000_003 + round_)
         case "reward_variance":
             return select_reward_variance(candidates, count)
+        case "mmr":
+            return select_mmr(candidates, count, redundancy=algorithm.redundancy)
         case "rised":
             return select_rised(candidates, count, redundancy=algorithm.redundancy, rotation=round_)
 
 
 def hint_for(flight: Flight, algorithm: Algorithm, rubric_ids: Sequence[str]) -> tuple[str, ...] | None:
-    """Rubrics the teacher is told for this group; None when there is no teacher pass for it."""
+    """Rubric ids, or written criteria, the teacher is told for this group; None: no teacher pass for it."""
     if algorithm.distillation == "none":
         return None
+    if algorithm.rubrics == "written":
+        return written_hint(flight)
     found = hint_rubrics(
         flight_profile(flight, rubric_ids), rubric_ids, support=algorithm.hint_support, top_k=algorithm.hint_top_k
     )
     return found or None
+
+
+def written_hint(flight: Flight) -> tuple[str, ...] | None:
+    """The criteria of the bundle that was chosen for this group; None when none aligned."""
+    if flight.offer is None or flight.alignment is None or flight.alignment.index is None:
+        return None
+    return flight.offer.bundles[flight.alignment.index]

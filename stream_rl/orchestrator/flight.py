@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from stream_rl.orchestrator.ledger import GroupRow
-from stream_rl.types import Trajectory, Verdict
+from stream_rl.orchestrator.offer import Offer
+from stream_rl.rubrics.alignment import Alignment
+from stream_rl.types import Scores, Trajectory, Verdict
 
 Stage = Literal["waiting", "leased", "produced", "candidate", "selected", "unselected"]
 
@@ -21,9 +23,12 @@ class Flight:
     producer: str | None = None  # peer that holds the lease
     trajectories: dict[str, Trajectory] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    offer: Offer | None = None  # rubric bundles the policy wrote; None: it was not asked to
+    scores: dict[str, Scores] = field(default_factory=dict)  # of the offer's criteria, by trajectory
+    alignment: Alignment | None = None  # which bundle the teacher is told, once every score is in
     produced_s: float = 0.0  # when its last rollout ended
     judged_s: float = 0.0  # when its last verdict came
-    hint: tuple[str, ...] | None = None  # rubric ids for the teacher, once selected
+    hint: tuple[str, ...] | None = None  # rubric ids or written criteria for the teacher, once selected
 
     @property
     def group_id(self) -> str:
@@ -51,6 +56,19 @@ class Flight:
     def unjudged(self) -> list[Trajectory]:
         """Valid members without a verdict."""
         return [t for t in self.valid if t.id not in self.verdicts]
+
+    @property
+    def unscored(self) -> list[Trajectory]:
+        """Valid members whose written criteria still have to be scored."""
+        asked = self.offer is not None and self.offer.asked
+        return [t for t in self.valid if t.id not in self.scores] if asked else []
+
+    def forget(self) -> None:
+        """Drop everything its rollouts brought: the group will be rolled out again."""
+        self.trajectories.clear()
+        self.verdicts.clear()
+        self.scores.clear()
+        self.offer = None
 
     @property
     def success_rate(self) -> float:

@@ -18,7 +18,8 @@ import msgspec
 
 from stream_rl.errors import LedgerError
 from stream_rl.link.codec import Decoder, pack, unpack
-from stream_rl.types import Split, Task, Trajectory, Verdict, WeightsManifest
+from stream_rl.orchestrator.offer import Offer
+from stream_rl.types import Scores, Split, Task, Trajectory, Verdict, WeightsManifest
 
 GroupState = Literal["leased", "produced", "judged", "candidate", "selected", "trained", "discarded"]
 
@@ -45,6 +46,9 @@ CREATE TABLE IF NOT EXISTS trajectories (
   reward REAL NOT NULL, sampled_tokens INTEGER NOT NULL, error TEXT, record BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS trajectories_by_group ON trajectories (group_id);
 CREATE TABLE IF NOT EXISTS verdicts (trajectory_id TEXT PRIMARY KEY, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS offers (group_id TEXT PRIMARY KEY, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS scores (trajectory_id TEXT PRIMARY KEY, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS second_verdicts (trajectory_id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS versions (version INTEGER PRIMARY KEY, manifest BLOB NOT NULL, live INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS checkpoints (version INTEGER PRIMARY KEY, path TEXT NOT NULL);
 """
@@ -61,7 +65,7 @@ class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
     guidance: tuple[str, ...]  # rubric ids shown to its rollouts
     state: GroupState  # where it stands
     attempts: int  # leases issued for it
-    hint: tuple[str, ...] | None = None  # rubric ids for the teacher, once selected
+    hint: tuple[str, ...] | None = None  # rubric ids or written criteria for the teacher, once selected
 
 
 class Ledger:
@@ -140,6 +144,21 @@ class Ledger:
         """Keep one verdict; the first of a trajectory stands."""
         self._db.execute("INSERT OR IGNORE INTO verdicts VALUES (?, ?)", (verdict.trajectory_id, pack(verdict)))
 
+    def add_second_verdict(self, verdict: Verdict) -> None:
+        """Keep a second opinion on a trajectory that has its verdict. Nothing but reports reads it."""
+        self._db.execute("INSERT OR IGNORE INTO second_verdicts VALUES (?, ?)", (verdict.trajectory_id, pack(verdict)))
+
+    def add_scores(self, scores: Scores) -> None:
+        """Keep the scores of one trajectory; the first stand."""
+        self._db.execute("INSERT OR IGNORE INTO scores VALUES (?, ?)", (scores.trajectory_id, pack(scores)))
+
+    def produce(self, group_id: str, offer: Offer | None, at: float) -> None:
+        """Every rollout of a group is in, and with them the bundles on offer to its teacher, if any were written."""
+        with self._transaction():
+            if offer is not None:
+                self._db.execute("INSERT OR REPLACE INTO offers VALUES (?, ?)", (group_id, pack(offer)))
+            self._advance(group_id, "produced", at, None)
+
     def advance(self, group_id: str, state: GroupState, at: float, detail: str | None = None) -> None:
         """One step of the walk. Raises `LedgerError` for a step that is not in the picture."""
         with self._transaction():
@@ -161,14 +180,14 @@ class Ledger:
         return None if row is None else str(row[0])
 
     def select(self, update: int, hints: dict[str, tuple[str, ...] | None], dropped: Iterable[str], at: float) -> None:
-        """Close a round in one transaction: `hints` maps each selected group to its teacher rubrics.
+        """Close a round in one transaction: `hints` maps each selected group to what its teacher is told.
 
         `dropped` are the candidates that were not selected.
         """
         with self._transaction():
             for group_id, hint in hints.items():
                 self._advance(group_id, "selected", at, str(update))
-                text = None if hint is None else " ".join(hint)
+                text = None if hint is None else msgspec.json.encode(hint).decode()
                 self._db.execute("UPDATE groups SET hint = ? WHERE group_id = ?", (text, group_id))
             for group_id in dropped:
                 self._advance(group_id, "discarded", at, "not_selected")
@@ -245,7 +264,7 @@ class Ledger:
                 guidance=tuple(guidance.split()),
                 state=state,
                 attempts=attempts,
-                hint=None if hint is None else tuple(hint.split()),
+                hint=None if hint is None else msgspec.json.decode(hint, type=tuple[str, ...]),
             )
             for group_id, position, round_, environment, split, index, seed, guidance, state, attempts, hint in rows
         ]
@@ -263,12 +282,33 @@ class Ledger:
 
     def verdicts(self, group_id: str) -> list[Verdict]:
         """Verdicts on one group's trajectories."""
+        return self._verdicts("verdicts", group_id)
+
+    def second_verdicts(self, group_id: str) -> list[Verdict]:
+        """Second opinions on one group's trajectories."""
+        return self._verdicts("second_verdicts", group_id)
+
+    def _verdicts(self, table: str, group_id: str) -> list[Verdict]:
         decoder: Decoder[Verdict] = Decoder(Verdict)
         rows = self._db.execute(
-            "SELECT v.record FROM verdicts v JOIN trajectories t USING (trajectory_id) WHERE t.group_id = ?",
+            f"SELECT v.record FROM {table} v JOIN trajectories t USING (trajectory_id) WHERE t.group_id = ?",
             (group_id,),
         ).fetchall()
         return [decoder.decode(unpack(blob)) for (blob,) in rows]
+
+    def scores(self, group_id: str) -> list[Scores]:
+        """Scores of one group's trajectories."""
+        decoder: Decoder[Scores] = Decoder(Scores)
+        rows = self._db.execute(
+            "SELECT s.record FROM scores s JOIN trajectories t USING (trajectory_id) WHERE t.group_id = ?", (group_id,)
+        ).fetchall()
+        return [decoder.decode(unpack(blob)) for (blob,) in rows]
+
+    def offer(self, group_id: str) -> Offer | None:
+        """The bundles on offer to one group's teacher."""
+        row = self._db.execute("SELECT record FROM offers WHERE group_id = ?", (group_id,)).fetchone()
+        decoder: Decoder[Offer] = Decoder(Offer)
+        return None if row is None else decoder.decode(unpack(row[0]))
 
     def counts(self) -> dict[str, int]:
         """Groups by state; discarded ones by reason as "discarded:<reason>"."""
@@ -302,10 +342,13 @@ class Ledger:
         )
 
     def _drop_records(self, group_id: str) -> None:
-        self._db.execute(
-            "DELETE FROM verdicts WHERE trajectory_id IN (SELECT trajectory_id FROM trajectories WHERE group_id = ?)",
-            (group_id,),
-        )
+        for table in ("verdicts", "second_verdicts", "scores"):
+            self._db.execute(
+                f"DELETE FROM {table} WHERE trajectory_id IN "
+                "(SELECT trajectory_id FROM trajectories WHERE group_id = ?)",
+                (group_id,),
+            )
+        self._db.execute("DELETE FROM offers WHERE group_id = ?", (group_id,))
         self._db.execute("DELETE FROM trajectories WHERE group_id = ?", (group_id,))
 
     def _publish(self, manifest: WeightsManifest, *, live: bool) -> None:

@@ -6,20 +6,22 @@ unblocked by: a round going live, a group closing, a verdict.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import deque
 from collections.abc import Callable
 
 from stream_rl.errors import RoleDied
-from stream_rl.messages import TrainLease, TrajectoryDone
+from stream_rl.messages import GroupClosed, TrainLease, TrajectoryDone
+from stream_rl.orchestrator.bundling import Bundling
 from stream_rl.orchestrator.choosing import flight_profile
 from stream_rl.orchestrator.flight import Flight
-from stream_rl.orchestrator.judging import JudgingStage
+from stream_rl.orchestrator.judging import Answer, JudgingStage, Question
 from stream_rl.orchestrator.ledger import GroupRow, Ledger
 from stream_rl.orchestrator.state import RunState
 from stream_rl.orchestrator.tasks import TaskStream
 from stream_rl.rubrics.steering import Steering
-from stream_rl.types import Trajectory, Verdict
+from stream_rl.types import Trajectory, Verdict, Writing
 
 _FAILURES_IN_A_ROW = 4  # rounds' worth of discarded groups without one good group between them
 
@@ -36,6 +38,7 @@ class Production:
         self._tickets = TaskStream({e.name: e.share for e in config.environments}, config.seed)
         self._again: deque[str] = deque()
         self._failures = 0
+        self._bundling = Bundling(config)
         self.steering = {
             e.name: Steering(
                 len(state.vocabulary.rubrics),
@@ -72,6 +75,7 @@ class Production:
                 max_turns=generate.max_turns,
                 deadline_s=state.config.groups.deadline_s,
                 guidance=flight.row.guidance,
+                bundles=state.config.written_bundles,
             )
             state.outboxes.post(producer.peer, lease)
 
@@ -87,7 +91,7 @@ class Production:
         ticket = self._tickets.take()
         steering = self.steering[ticket.task.environment]
         algorithm = state.config.algorithm
-        guided = algorithm.steering and state.judged and is_steered(ticket.position, algorithm.steering_share)
+        guided = algorithm.steering and state.tags and is_steered(ticket.position, algorithm.steering_share)
         row = GroupRow(
             group_id=f"g{ticket.position:06d}",
             position=ticket.position,
@@ -129,18 +133,34 @@ class Production:
         flight.trajectories[trajectory.id] = trajectory
         state.tally.trajectory(trajectory)
         state.progress()
-        if self._judging and trajectory.valid:
-            self._judging.submit(trajectory)
+        if trajectory.valid:
+            self._ask_tags(trajectory)
 
-    async def close_group(self, peer: str, group_id: str) -> None:
-        """All rollouts of a lease are in."""
-        state = self._state
+    def _ask_tags(self, trajectory: Trajectory) -> None:
+        if self._judging and self._state.tags:
+            self._judging.submit(Question(trajectory=trajectory))
+
+    def _ask_scores(self, flight: Flight) -> None:
+        """Scores are asked once the group is whole: its criteria tell its own rollouts apart."""
+        if self._judging and flight.offer:
+            for trajectory in flight.unscored:
+                self._judging.submit(Question(trajectory=trajectory, criteria=flight.offer.criteria))
+
+    async def close_group(self, peer: str, message: GroupClosed) -> None:
+        """All rollouts of a lease are in, and what the policy wrote about them."""
+        state, group_id = self._state, message.group_id
         flight = state.flights.get(group_id)
         if flight is None or flight.producer != peer:
             return
         flight.producer = None
         flight.produced_s = flight.judged_s = state.clock()
-        await state.ledger.do(Ledger.advance, group_id, "produced", state.wall())
+        if state.config.needs_bundles:
+            writing = message.written or Writing(bundles=(), error="the producer wrote nothing")
+            state.tally.writing(writing)
+            if writing.error:
+                state.event("nothing_written", group=group_id, error=writing.error)
+            flight.offer = self._bundling.offer(flight, writing)
+        await state.ledger.do(Ledger.produce, group_id, flight.offer, state.wall())
         await self._settle(flight)
 
     async def _settle(self, flight: Flight) -> None:
@@ -151,31 +171,43 @@ class Production:
         elif flight.lag > self._state.config.lag_limit:
             await self._discard(flight, "stale")
         else:
+            self._ask_scores(flight)
             await self._judge_done(flight)
 
-    async def take_verdict(self, trajectory: Trajectory, verdict: Verdict) -> None:
-        """Keep one verdict, unless its group was discarded or leased again while this very rollout was judged."""
-        state = self._state
-        state.tally.verdict(verdict)
+    async def take_answer(self, question: Question, answer: Answer) -> None:
+        """Keep one answer, unless its group was discarded or leased again while this very rollout was judged."""
+        state, trajectory = self._state, question.trajectory
+        state.tally.judged(answer)
         state.progress()
         flight = state.flights.get(trajectory.group_id)
         if flight is None or flight.trajectories.get(trajectory.id) is not trajectory:
             return
-        await state.ledger.do(Ledger.add_verdict, verdict)
-        flight.verdicts[verdict.trajectory_id] = verdict
+        if isinstance(answer, Verdict) and question.again:
+            await state.ledger.do(Ledger.add_second_verdict, answer)
+            return
+        if isinstance(answer, Verdict):
+            await state.ledger.do(Ledger.add_verdict, answer)
+            flight.verdicts[answer.trajectory_id] = answer
+            if self._judging and is_sampled(trajectory.id, state.config.judge.second_share) and not answer.abstained:
+                self._judging.submit(Question(trajectory=trajectory, again=True))
+        else:
+            await state.ledger.do(Ledger.add_scores, answer)
+            flight.scores[answer.trajectory_id] = answer
         await self._judge_done(flight)
 
     async def _judge_done(self, flight: Flight) -> None:
-        """Make a produced group a candidate once no verdict is missing."""
+        """Make a produced group a candidate once no answer is missing."""
         state = self._state
-        if flight.stage != "produced" or (self._judging and flight.unjudged):
+        if flight.stage != "produced" or (state.tags and flight.unjudged) or (self._judging and flight.unscored):
             return
+        flight.alignment = self._bundling.choose(flight)
+        self._bundling.learn(flight)
         flight.judged_s = state.clock()
         await state.ledger.do(Ledger.advance_all, flight.group_id, ("judged", "candidate"), state.wall())
         flight.stage = "candidate"
         self._failures = 0
         state.progress()
-        if state.judged:
+        if state.tags:
             self.steering[flight.row.task.environment].observe(flight_profile(flight, state.rubric_ids))
 
     async def _discard(self, flight: Flight, reason: str) -> None:
@@ -198,8 +230,7 @@ class Production:
             self._state.tally.lost(flight)
             flight.stage = "waiting"
             flight.producer = None
-            flight.trajectories.clear()
-            flight.verdicts.clear()
+            flight.forget()
             self._again.append(group_id)
 
     # after a restart
@@ -211,6 +242,7 @@ class Production:
         self._tickets.skip(await state.ledger.do(Ledger.next_position))
         for name, steering in self.steering.items():
             steering.restore(await state.ledger.do(Ledger.get, f"steering/{name}"))
+        self._bundling.restore({key: await state.ledger.do(Ledger.get, key) for key in self._bundling.keys})
         kept = [row for row in rows if row.round < state.config.updates]
         for row in kept:
             state.gate.restore(row.group_id, row.round)
@@ -233,13 +265,13 @@ class Production:
         if row.state == "selected":
             flight.stage, flight.hint = "selected", row.hint
         elif row.state == "produced":
-            if self._judging:
-                for trajectory in flight.unjudged:
-                    self._judging.submit(trajectory)
+            for trajectory in flight.unjudged:
+                self._ask_tags(trajectory)
             await self._settle(flight)
         else:
             if row.state == "judged":
                 await self._state.ledger.do(Ledger.advance, row.group_id, "candidate", self._state.wall())
+            flight.alignment = self._bundling.choose(flight)
             flight.stage = "candidate"
 
     async def _load(self, row: GroupRow) -> Flight:
@@ -247,13 +279,23 @@ class Production:
         flight = Flight(row=row, stage="produced")
         flight.trajectories = {t.id: t for t in await ledger.do(Ledger.trajectories, row.group_id)}
         flight.verdicts = {v.trajectory_id: v for v in await ledger.do(Ledger.verdicts, row.group_id)}
+        flight.scores = {s.trajectory_id: s for s in await ledger.do(Ledger.scores, row.group_id)}
+        flight.offer = await ledger.do(Ledger.offer, row.group_id)
         self._state.flights[row.group_id] = flight
         return flight
 
-    async def save_steering(self) -> None:
-        """Keep the moving rates for a restart."""
+    async def save_memory(self) -> None:
+        """Keep moving rates and rubric banks for a restart."""
+        for key, text in self._bundling.states():
+            await self._state.ledger.do(Ledger.put, key, text)
         for name, steering in self.steering.items():
             await self._state.ledger.do(Ledger.put, f"steering/{name}", steering.state())
+
+
+def is_sampled(trajectory_id: str, share: float) -> bool:
+    """Whether this trajectory belongs to the share that is judged twice: fixed by its id, whoever asks."""
+    draw = int.from_bytes(hashlib.blake2b(trajectory_id.encode(), digest_size=4).digest(), "big")
+    return draw < share * 2**32
 
 
 def is_steered(position: int, share: float) -> bool:

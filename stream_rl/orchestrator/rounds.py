@@ -20,7 +20,7 @@ from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.learning import LearnerState, attribute_waits, judge_wait
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.state import RunState
-from stream_rl.rubrics.guidance import hint_text
+from stream_rl.rubrics.guidance import criteria_text, hint_text
 
 
 class Rounds:
@@ -30,7 +30,7 @@ class Rounds:
         """`held(version)`: the round that starts from this version must not be delivered yet."""
         self._state = state
         self._held = held
-        self._watch = AlarmWatch(state.config.alarms, distilling=state.config.algorithm.distillation != "none")
+        self._watch = AlarmWatch(state.config.alarms, distillation=state.config.algorithm.distillation)
         self.last_line: dict[str, Any] = {}
         self.alarms: list[dict[str, Any]] = []
 
@@ -109,10 +109,22 @@ class Rounds:
             update=flight.row.round,
             group_id=flight.group_id,
             trajectories=tuple(sorted(flight.trajectories.values(), key=lambda t: t.member)),
-            hint=hint_text(self._state.vocabulary, flight.hint) if flight.hint else None,
+            hint=self._hint_text(flight.hint) if flight.hint else None,
             hint_rubrics=flight.hint or (),
+            alternatives=self._alternatives(flight),
             judge_s=flight.judged_s - flight.produced_s,
         )
+
+    def _alternatives(self, flight: Flight) -> tuple[str, ...]:
+        """Hints the learner chooses from, where the choice needs the policy's own log-likelihoods."""
+        if not self._state.config.learner_chooses or flight.offer is None:
+            return ()
+        return tuple(criteria_text(bundle) for bundle in flight.offer.bundles)
+
+    def _hint_text(self, hint: tuple[str, ...]) -> str:
+        if self._state.config.algorithm.rubrics == "written":
+            return criteria_text(hint)
+        return hint_text(self._state.vocabulary, hint)
 
     async def trained(self, peer: str, message: Trained) -> None:
         """An update is done: its groups are trained, its numbers become a metrics line."""

@@ -1,7 +1,7 @@
 """Which candidate groups are trained. Pure functions; the result does not depend on arrival order.
 
 `rised` follows the paper's description (similarity to the mixed batch, balanced with redundancy among the selected,
-round-robin environment quotas); the exact score is ours, see docs/algorithms/rised.md.
+round-robin environment quotas); the exact score is ours, see docs/algorithms/rised.md. `mmr` is its classic relative.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from stream_rl.rubrics.profile import Float64, normalise
+
+# A matrix product may round equal rows differently by where they stand; that must not decide between equal scores.
+_SCORE_DECIMALS = 12
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -55,28 +59,49 @@ def select_rised(candidates: Sequence[Candidate], count: int, *, redundancy: flo
     Ties go to the smaller id. O(count * candidates * num_rubrics).
     """
     _check(candidates, count)
-    pool = sorted(candidates, key=lambda c: c.group_id)
-    vectors = np.stack([c.vector for c in pool])
-    to_target = vectors @ normalise(vectors.mean(axis=0))
-    closest = np.full(len(pool), -np.inf)
-    names = sorted({c.environment for c in pool})
-    members = {name: np.array([c.environment == name for c in pool]) for name in names}
-    left = np.ones(len(pool), np.bool_)
+    pool = _Pool(candidates)
+    names = sorted({c.environment for c in candidates})
+    members = {name: np.array([c.environment == name for c in pool.candidates]) for name in names}
     chosen: list[str] = []
     turn = rotation
     while len(chosen) < count:
-        name = names[turn % len(names)]
+        eligible = pool.left & members[names[turn % len(names)]]
         turn += 1
-        eligible = left & members[name]
-        if not eligible.any():
-            continue
-        penalty = np.where(np.isfinite(closest), closest, 0.0)
-        score = np.where(eligible, to_target - redundancy * penalty, -np.inf)
-        pick = int(np.argmax(score))
-        left[pick] = False
-        closest = np.maximum(closest, vectors @ vectors[pick])
-        chosen.append(pool[pick].group_id)
+        if eligible.any():
+            chosen.append(pool.take(pool.typical - redundancy * pool.closest, eligible))
     return sorted(chosen)
+
+
+def select_mmr(candidates: Sequence[Candidate], count: int, *, redundancy: float) -> list[str]:
+    """Maximal marginal relevance: argmax (1 - l) * cos(v, target) - l * max over selected cos(v, v_s), greedy.
+
+    l is `redundancy`, clamped to [0, 1]; target as in `select_rised`. Environments have no quotas. Ties go to the
+    smaller id. Source: Carbonell and Goldstein 1998, with the query replaced by the mixed batch.
+    """
+    _check(candidates, count)
+    weight = min(1.0, max(0.0, redundancy))
+    pool = _Pool(candidates)
+    return sorted(pool.take((1 - weight) * pool.typical - weight * pool.closest, pool.left) for _ in range(count))
+
+
+class _Pool:
+    """Candidates in id order, and what a greedy choice knows of each."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self.candidates = sorted(candidates, key=lambda c: c.group_id)
+        self._vectors = np.stack([c.vector for c in self.candidates])
+        self.typical = self._vectors @ normalise(self._vectors.mean(axis=0))  # [candidates] cosine with the target
+        self.closest = np.zeros(len(self.candidates))  # [candidates] cosine with the nearest one taken; 0 before any
+        self.left = np.ones(len(self.candidates), np.bool_)  # [candidates] not taken yet
+
+    def take(self, scores: Float64, among: npt.NDArray[np.bool_]) -> str:
+        """Take the best scored of `among`, which holds one at least; returns its id."""
+        first = bool(self.left.all())
+        pick = int(np.argmax(np.where(among, np.round(scores, _SCORE_DECIMALS), -np.inf)))
+        self.left[pick] = False
+        cosines = self._vectors @ self._vectors[pick]
+        self.closest = cosines if first else np.maximum(self.closest, cosines)
+        return self.candidates[pick].group_id
 
 
 def _check(candidates: Sequence[Candidate], count: int) -> None:

@@ -19,11 +19,14 @@ import msgspec
 from stream_rl.config import Config
 from stream_rl.errors import RoleDied
 from stream_rl.messages import (
+    AttachJudge,
     CheckpointSaved,
+    DetachJudge,
     Finish,
     FromOrchestrator,
     GroupClosed,
     LearnerReady,
+    ListJudges,
     ProducerReady,
     ProducerStats,
     SaveCheckpoint,
@@ -38,10 +41,11 @@ from stream_rl.messages import (
 from stream_rl.observe.rundir import RunDirectory
 from stream_rl.orchestrator.fleet import ProducerState
 from stream_rl.orchestrator.gate import Gate
-from stream_rl.orchestrator.judging import JudgingStage
+from stream_rl.orchestrator.judging import Answer, JudgingStage, Question
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.outbox import Outboxes
 from stream_rl.orchestrator.production import Production
+from stream_rl.orchestrator.roster import Judges, Roster
 from stream_rl.orchestrator.rounds import Rounds
 from stream_rl.orchestrator.standing import in_words, standing
 from stream_rl.orchestrator.state import Board, RunState
@@ -51,12 +55,11 @@ from stream_rl.orchestrator.weight_sync import WeightSync
 from stream_rl.orchestrator.writer import LedgerWriter
 from stream_rl.ports import Hub, Judge, PeerJoined, PeerLeft, Received
 from stream_rl.rubrics.vocabulary import Vocabulary
-from stream_rl.types import Trajectory, Verdict
 
 
 class _Judged(msgspec.Struct, frozen=True, eq=False):
-    trajectory: Trajectory
-    verdict: Verdict
+    question: Question
+    answer: Answer
 
 
 class _Stop(msgspec.Struct, frozen=True):
@@ -87,19 +90,28 @@ class Orchestrator:
         ledger: Ledger,
         judge: Judge | None,
         judge_workers: int,
+        second_judge: Judge | None = None,
+        judges: Judges | None = None,
         vocabulary: Vocabulary,
         board: Board,
         version: int = 0,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`version`: of the start policy, or of the checkpoint to go on from. `board`: told what people see."""
+        """Nothing runs yet.
+
+        second_judge: gives second opinions, without a cache; None: `judge` does
+        judges: who is asked, for attaching and detaching while the run goes on
+        version: of the start policy, or of the checkpoint to go on from
+        board: told what people see
+        """
         self._hub = hub
         self._inbox_send, self._inbox = anyio.create_memory_object_stream[_Event](math.inf)
         self._judging: JudgingStage | None = None
         if judge:
             self._judging = JudgingStage(
                 judge,
+                second=second_judge,
                 workers=judge_workers,
                 required=config.judge.required,
                 deliver=self._judged,
@@ -121,7 +133,7 @@ class Orchestrator:
             gate=gate,
             depth=depth,
             vocabulary=vocabulary,
-            judged=judge is not None,
+            tags=judge is not None and (config.needs_tags or not config.needs_scores),
             board=board,
             outboxes=Outboxes(hub),
             tally=Tally({e.url: (e.price_in, e.price_out) for e in config.judge.endpoints}),
@@ -133,6 +145,7 @@ class Orchestrator:
         self._production = Production(self._state, self._judging, held=self._validation.awaited)
         self._rounds = Rounds(self._state, held=self._validation.awaited)
         self._weights = WeightSync(self._state, self._watch_update)
+        self._roster = Roster(self._state, judges)
         self._tasks: anyio.abc.TaskGroup
 
     def go_on_from(self, *, wall_s: float, train_s: float, evaluated: int) -> None:
@@ -153,6 +166,7 @@ class Orchestrator:
             if self._judging:
                 tasks.start_soon(self._judging.run)
             try:
+                await self._roster.restore()
                 await self._production.restore()
                 async for event in self._inbox:
                     await self._handle(event)
@@ -191,8 +205,8 @@ class Orchestrator:
 
         self._tasks.start_soon(overdue)
 
-    async def _judged(self, trajectory: Trajectory, verdict: Verdict) -> None:
-        await self._inbox_send.send(_Judged(trajectory, verdict))
+    async def _judged(self, question: Question, answer: Answer) -> None:
+        await self._inbox_send.send(_Judged(question, answer))
 
     def _judge_trouble(self, problem: str | None) -> None:
         self._judge_problem = problem
@@ -208,7 +222,7 @@ class Orchestrator:
                 await self._receive(event.peer, event.message)
                 event.ack()  # what it carried is in the ledger
             case _Judged():
-                await self._production.take_verdict(event.trajectory, event.verdict)
+                await self._production.take_answer(event.question, event.answer)
             case PeerJoined():
                 self._state.outboxes.open(event.peer)
                 if event.role == "producer":
@@ -232,7 +246,7 @@ class Orchestrator:
             case TrajectoryDone():
                 await self._production.take_trajectory(peer, message)
             case GroupClosed():
-                await self._close_group(peer, message.group_id)
+                await self._close_group(peer, message)
             case ProducerReady():
                 self._weights.producer_ready(peer, message)
             case ProducerStats():
@@ -246,20 +260,23 @@ class Orchestrator:
                 await self._rounds.learner_ready(peer, message)
             case Trained():
                 await self._rounds.trained(peer, message)
-                await self._production.save_steering()
+                await self._production.save_memory()
             case CheckpointSaved():
                 await self._rounds.checkpoint(message.version, message.path)
             case StatusRequest():
                 self._state.outboxes.post(peer, StatusReply(status=self.status()))
+            case AttachJudge() | DetachJudge() | ListJudges():
+                self._state.outboxes.post(peer, await self._roster.answer(message))
 
-    async def _close_group(self, peer: str, group_id: str) -> None:
+    async def _close_group(self, peer: str, message: GroupClosed) -> None:
+        group_id = message.group_id
         if producer := self._state.fleet.by_peer.get(peer):
             producer.leases.pop(group_id, None)
         self._state.progress()
         if self._validation.owns(group_id):
             self._validation.close_group(group_id)
         else:
-            await self._production.close_group(peer, group_id)
+            await self._production.close_group(peer, message)
 
     def _peer_left(self, event: PeerLeft) -> None:
         state = self._state
@@ -320,4 +337,5 @@ class Orchestrator:
             alarms=self._rounds.alarms,
             judge_waiting=self._judging.waiting if self._judging else 0,
             judge_problem=self._judge_problem,
+            judges=self._roster.standing(),
         )

@@ -17,6 +17,7 @@ def standing(
     alarms: Sequence[Mapping[str, Any]],
     judge_waiting: int,
     judge_problem: str | None,
+    judges: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The answer to `status`. `line` is the last metrics line, `evaluation` the last eval line."""
     gate, learner = state.gate, state.learner
@@ -32,7 +33,7 @@ def standing(
         "success": line.get("success"),
         "lag": line.get("lag"),
         "eval": evaluation,
-        "judge": {"waiting": judge_waiting, "problem": judge_problem},
+        "judge": {"waiting": judge_waiting, "problem": judge_problem, "endpoints": list(judges)},
         "producers": [
             {
                 "name": p.name,

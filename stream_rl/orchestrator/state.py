@@ -34,7 +34,7 @@ class RunState:
     gate: Gate
     depth: int  # S of the gate
     vocabulary: Vocabulary
-    judged: bool  # whether groups wait for verdicts
+    tags: bool  # whether groups wait for verdicts
     board: Board  # is told what people see
     outboxes: Outboxes[FromOrchestrator, ToOrchestrator]
     clock: Callable[[], float] = time.monotonic
@@ -59,8 +59,8 @@ class RunState:
 
     @property
     def rubric_ids(self) -> tuple[str, ...]:
-        """The axis of profiles; empty when nothing is judged."""
-        return self.vocabulary.ids if self.judged else ()
+        """The axis of profiles; empty when nothing is tagged."""
+        return self.vocabulary.ids if self.tags else ()
 
     @property
     def started(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stream_rl.orchestrator.flight import Flight
-from stream_rl.types import Trajectory, Verdict
+from stream_rl.types import Scores, Trajectory, Verdict, Writing
 
 
 class Tally:
@@ -23,12 +23,18 @@ class Tally:
         self.discarded: Counter[str] = Counter()
         self.generated_tokens = 0
         self.discarded_tokens = 0
+        self.discarded_rollouts: Counter[str] = Counter()
         self.invalid_trajectories = 0
         self.judge = {"prompt": 0, "completion": 0}
         self.judge_price = 0.0
         self.judge_seconds: list[float] = []
         self.abstained_tags = 0
         self.tags = 0
+        self.missing_scores = 0
+        self.scores = 0
+        self.writing_tokens = 0
+        self.malformed_bundles = 0
+        self.bundles = 0
         self.roles: dict[str, Counter[str]] = {}
 
     def trajectory(self, trajectory: Trajectory) -> None:
@@ -36,19 +42,30 @@ class Tally:
         self.generated_tokens += trajectory.num_sampled_tokens
         self.invalid_trajectories += not trajectory.valid
 
-    def verdict(self, verdict: Verdict) -> None:
+    def judged(self, answer: Verdict | Scores) -> None:
         """A judging ended."""
-        self.judge["prompt"] += verdict.prompt_tokens
-        self.judge["completion"] += verdict.completion_tokens
-        price_in, price_out = self._prices.get(verdict.endpoint, (0.0, 0.0))
-        self.judge_price += (verdict.prompt_tokens * price_in + verdict.completion_tokens * price_out) / 1e6
-        self.judge_seconds.append(verdict.seconds)
-        self.tags += len(verdict.tags)
-        self.abstained_tags += sum(tag.value == "abstained" for tag in verdict.tags)
+        self.judge["prompt"] += answer.prompt_tokens
+        self.judge["completion"] += answer.completion_tokens
+        price_in, price_out = self._prices.get(answer.endpoint, (0.0, 0.0))
+        self.judge_price += (answer.prompt_tokens * price_in + answer.completion_tokens * price_out) / 1e6
+        self.judge_seconds.append(answer.seconds)
+        if isinstance(answer, Verdict):
+            self.tags += len(answer.tags)
+            self.abstained_tags += sum(tag.value == "abstained" for tag in answer.tags)
+        else:
+            self.scores += len(answer.scores)
+            self.missing_scores += sum(score is None for score in answer.scores)
+
+    def writing(self, writing: Writing) -> None:
+        """The policy wrote bundles about a group."""
+        self.writing_tokens += writing.prompt_tokens + writing.sampled_tokens
+        self.bundles += len(writing.bundles)
+        self.malformed_bundles += writing.malformed
 
     def discard(self, flight: Flight, reason: str) -> None:
         """A group will never be trained."""
         self.discarded[reason] += 1
+        self.discarded_rollouts[reason] += len(flight.trajectories)
         self.discarded_tokens += flight.sampled_tokens
 
     def lost(self, flight: Flight) -> None:
@@ -77,6 +94,7 @@ class Tally:
             "judge": self.judge["prompt"] + self.judge["completion"],
             "judge_prompt": self.judge["prompt"],
             "judge_completion": self.judge["completion"],
+            "writing": self.writing_tokens,
             **learner.get("tokens", {}),
         }
         line = {
@@ -105,17 +123,39 @@ class Tally:
             "turns_mean": statistics.fmean(episode_turns) if episode_turns else None,
             "invalid_action_share": sum(not turn.valid for turn in turns) / num_turns,
             "cut_share": sum(turn.cut for turn in turns) / num_turns,
+            "rollouts": {"discarded": dict(sorted(self.discarded_rollouts.items()))},
             "invalid_trajectories": self.invalid_trajectories,
             "judge": {
                 "seconds_mean": statistics.fmean(self.judge_seconds) if self.judge_seconds else None,
                 "abstained_share": self.abstained_tags / self.tags if self.tags else None,
+                "missing_scores_share": self.missing_scores / self.scores if self.scores else None,
                 "price": self.judge_price,
             },
+            **({"orsd": self._orsd(candidates)} if any(f.offer for f in candidates) else {}),
             "roles": {name: dict(sorted(states.items())) for name, states in sorted(self.roles.items())},
             "tokens": tokens,
         }
         self._reset()
         return line
+
+    def _orsd(self, candidates: Sequence[Flight]) -> dict[str, Any]:
+        """How well written bundles aligned, over the candidates of a round."""
+        found = [f.alignment for f in candidates if f.alignment is not None]
+        banked = [f.alignment.index == len(f.offer.bundles) - 1 for f in candidates
+                  if f.offer and f.offer.banked and f.alignment and f.alignment.index is not None]  # fmt: skip
+        written = self.bundles + self.malformed_bundles
+        return {
+            "rho_mean": _mean([a.rho for a in found if a.index is not None and a.rho is not None]),
+            "undefined_share": _mean([a.reason == "undefined" for a in found]),
+            "taught_share": _mean([a.index is not None for a in found]),
+            "malformed_share": self.malformed_bundles / written if written else None,
+            "bank_share": _mean(banked),
+            "omitted_turns_mean": _mean([f.offer.omitted_turns for f in candidates if f.offer]),
+        }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
 
 
 def _share(flights: Sequence[Flight], test: Any) -> float:

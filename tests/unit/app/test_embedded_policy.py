@@ -13,11 +13,22 @@ from learner.imitation import ImitationRecipe
 from learner.small_models import SHAPES
 from stream_rl.app import embedded_recipe, policy_cache, smollm2
 from stream_rl.app.embedded_policy import ensure_policy
-from stream_rl.app.embedded_recipe import EmbeddedRecipe, content_key
+from stream_rl.app.embedded_recipe import EmbeddedRecipe, WriterRecipe, content_key, writer_key
+from stream_rl.app.embedded_writing import WritingRecipe
 from stream_rl.errors import ConfigError
 from stream_rl.rubrics.vocabulary import builtin
 
 QUICK = EmbeddedRecipe(shape=SHAPES["tiny"], imitation=ImitationRecipe(steps=3, tokens_per_step=300, threads=1))
+QUICK_WRITER = WriterRecipe(
+    base="embedded", imitation=ImitationRecipe(steps=2, tokens_per_step=300, threads=1, vector_lr=0.001)
+)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes of a second instead of minutes."""
+    monkeypatch.setitem(embedded_recipe.RECIPES, "embedded", QUICK)
+    monkeypatch.setitem(embedded_recipe.WRITERS, "embedded-writer", QUICK_WRITER)
 
 
 def ignore(what: str, done: int, total: int) -> None:
@@ -58,6 +69,45 @@ def test_two_builds_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monk
     assert one.name == two.name
     for file in ("model.safetensors", "tokenizer.json", "config.json"):
         assert (one / file).read_bytes() == (two / file).read_bytes()
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_writer_starts_as_the_embedded_policy_which_is_built_first(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    told: list[tuple[str, int, int]] = []
+    writer = ensure_policy("embedded-writer", "pretrained", tmp_path, lambda *progress: told.append(progress))
+    assert [(done, total) for _, done, total in told] == [(1, 3), (2, 3), (3, 3), (1, 2), (2, 2)]
+    assert "criteria" in told[-1][0]
+    base = ensure_policy("embedded", "pretrained", tmp_path, ignore)
+    assert json.loads((writer / "recipe.json").read_text())["base"] == base.name
+    assert (writer / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, writer))
+    assert before.keys() == after.keys()
+    embedding = "model.embed_tokens.weight"
+    # Two steps of AdamW move a number by about the rate each, 0.001 here; another start would be 0.02 away and more.
+    assert 0 < abs(before[embedding] - after[embedding]).max() < 0.003
+    assert ensure_policy("embedded-writer", "pretrained", tmp_path, lambda *progress: told.append(progress)) == writer
+    assert len(told) == 5
+
+
+@pytest.mark.usefixtures("quick")
+def test_two_builds_of_the_writer_give_the_same_bytes(tmp_path: Path) -> None:
+    one, two = (ensure_policy("embedded-writer", "pretrained", tmp_path / name, ignore) for name in ("one", "two"))
+    assert one.name == two.name
+    assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
+
+
+def test_the_writers_key_depends_on_its_recipe_and_on_the_policy_it_starts_from() -> None:
+    other_recipe = msgspec.structs.replace(QUICK_WRITER, writing=WritingRecipe(seed=1))
+    keys = {writer_key(QUICK_WRITER, "base"), writer_key(other_recipe, "base"), writer_key(QUICK_WRITER, "other")}
+    assert len(keys) == 3
+    assert writer_key(QUICK_WRITER, "base") in keys
+
+
+def test_an_untrained_writer_is_the_untrained_embedded_policy(tmp_path: Path) -> None:
+    folder = ensure_policy("embedded-writer", "random-tiny", tmp_path, ignore)
+    assert folder == ensure_policy("embedded", "random-tiny", tmp_path, ignore)
 
 
 def test_the_key_depends_on_recipe_and_vocabulary() -> None:
@@ -120,7 +170,9 @@ def test_a_folder_must_hold_config_and_tokenizer(tmp_path: Path) -> None:
         ensure_policy(str(tmp_path), "pretrained", None, ignore)
     (tmp_path / "tokenizer.json").write_text("{}")
     assert ensure_policy(str(tmp_path), "pretrained", None, ignore) == tmp_path.resolve()
-    with pytest.raises(ConfigError, match=r"policy\.init: 'random-tiny' is made for embedded"):
+    with pytest.raises(
+        ConfigError, match=r"policy\.init: 'random-tiny' is made for embedded, embedded-large, embedded-writer"
+    ):
         ensure_policy(str(tmp_path), "random-tiny", None, ignore)
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from stream_rl.config import from_dict, to_toml
+from stream_rl.errors import UsageError
 from stream_rl.observe.plots import learning_curve, running_mean
-from stream_rl.observe.report import render_text, report_json, to_json, write_report
+from stream_rl.observe.report import read_summary, render_text, report_json, to_json, write_report
 from stream_rl.observe.rundir import RunDirectory, append_json
 from stream_rl.observe.summary import summarise
 from tests.unit.observe.samples import ALARM, eval_record, metrics_line
@@ -44,6 +46,59 @@ def test_the_report_holds_page_picture_and_json(run: RunDirectory) -> None:
     stored = json.loads((run.report / "report.json").read_text())
     assert stored == report_json(run)
     assert stored["updates"] == 12
+
+
+def test_switches_and_costs_stand_in_page_and_json(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "orsd")
+    run.config.write_text(
+        to_toml(from_dict({"algorithm": {"entropy_coef": 0.001, "advantage": "dr_grpo"}})), encoding="utf-8"
+    )
+    line = metrics_line(0, train_s=4.0)
+    line["tokens"] |= {"judge": 500, "judge_prompt": 400, "judge_completion": 100, "reference": 700, "writing": 6000}
+    line["judge"] = {"price": 0.0125}
+    line["rollouts"] = {"discarded": {"stale": 8}}
+    line["invalid_trajectories"] = 2
+    line["orsd"] = {"rho_mean": 0.41, "undefined_share": 0.125, "malformed_share": 0.03, "bank_share": 0.5}
+    append_json(run.metrics, line)
+    page = render_text(read_summary(run))
+    for said in (
+        "advantage dr_grpo, loss clip, correction decoupled, selection all, steering off, distillation none, "
+        "teacher current, rubrics vocabulary",
+        "other options: entropy coef 0.001",
+        "reference 700, writing 6,000",
+        "judge: 400 prompt and 100 completion tokens, price 0.0125",
+        "rollouts discarded: stale 8; 2 failed",
+        "chosen bundles correlate with the outcomes at +0.41",
+        "12% of the groups had no defined correlation",
+        "3% of the answers held no usable bundle",
+        "50% of the choices where the bank made an offer went to it",
+    ):
+        assert said in page
+    facts = report_json(run)
+    assert facts["switches"]["advantage"] == "dr_grpo"
+    assert facts["switches"]["entropy_coef"] == 0.001
+    assert facts["tokens"]["judge_prompt"] == 400
+    assert facts["judge_price"] == 0.0125
+    assert facts["discarded_rollouts"] == {"stale": 8}
+    assert facts["failed_rollouts"] == 2
+    assert facts["orsd"]["bank_share"] == 0.5
+
+
+def test_a_configuration_at_its_defaults_is_said_to_be(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "plain")
+    run.config.write_text(to_toml(from_dict({})), encoding="utf-8")
+    append_json(run.metrics, metrics_line(0, train_s=4.0))
+    text = render_text(read_summary(run))
+    assert "other options: all at their defaults" in text
+    assert "judge: " not in text
+    assert "written rubrics" not in text
+
+
+def test_a_spoilt_configuration_is_named(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "spoilt")
+    run.config.write_text("[algorithm\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"config\.toml is not valid TOML"):
+        report_json(run)
 
 
 def test_a_run_with_nothing_yet_can_be_reported(tmp_path: Path) -> None:

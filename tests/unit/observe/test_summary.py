@@ -72,6 +72,51 @@ def test_tokens_lags_and_losses_are_summed() -> None:
     ]
 
 
+def test_costs_of_every_kind_are_summed() -> None:
+    lines = [metrics_line(i, train_s=4.0 * (i + 1)) for i in range(2)]
+    for line in lines:
+        line["tokens"] |= {"judge": 500, "judge_prompt": 400, "judge_completion": 100, "teacher": 300}
+        line["tokens"] |= {"reference": 700, "writing": 60}
+        line["judge"] = {"price": 0.0125, "abstained_share": None}
+        line["rollouts"] = {"discarded": {"stale": 8, "too_few_valid": 5}}
+        line["invalid_trajectories"] = 3
+    s = summary(lines)
+    assert s.tokens == {
+        "generated": 16000,
+        "trained": 16000,
+        "discarded": 0,
+        "judge": 1000,
+        "teacher": 600,
+        "judge_prompt": 800,
+        "judge_completion": 200,
+        "reference": 1400,
+        "writing": 120,
+    }
+    assert s.judge_price == pytest.approx(0.025)
+    assert s.discarded_rollouts == {"stale": 16, "too_few_valid": 10}
+    assert s.failed_rollouts == 6
+
+
+def test_what_older_lines_do_not_count_is_not_measured() -> None:
+    new = metrics_line(1, train_s=8.0, judge={"price": 0.5}, orsd={"rho_mean": 0.4})
+    new["tokens"]["writing"] = 60
+    s = summary([metrics_line(0, train_s=4.0), new])
+    assert s.tokens["writing"] == 60
+    assert s.judge_price == 0.5
+    assert s.orsd == {"rho_mean": 0.4}
+    old = summary([metrics_line(0, train_s=4.0, tokens=None)])
+    assert old.tokens == {"generated": 0, "trained": 0, "discarded": 0, "judge": 0, "teacher": 0}
+    assert (old.judge_price, old.discarded_rollouts, old.failed_rollouts, old.orsd) == (None, {}, None, {})
+    assert old.switches == {}
+
+
+def test_written_rubrics_are_averaged_over_the_updates_that_measured_them() -> None:
+    first = {"rho_mean": 0.5, "undefined_share": 0.25, "malformed_share": 0.0, "bank_share": None}
+    second = {"rho_mean": None, "undefined_share": 0.75, "malformed_share": 0.5, "bank_share": None}
+    s = summary([metrics_line(0, train_s=4.0, orsd=first), metrics_line(1, train_s=8.0, orsd=second)])
+    assert s.orsd == {"rho_mean": 0.5, "undefined_share": 0.5, "malformed_share": 0.25}
+
+
 def test_an_update_trained_again_after_a_resume_counts_once() -> None:
     s = summary([metrics_line(0, train_s=4.0), metrics_line(1, train_s=8.0), metrics_line(1, train_s=9.0)])
     assert (s.updates, s.train_s) == (2, 9.0)

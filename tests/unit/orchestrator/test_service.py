@@ -36,10 +36,11 @@ from stream_rl.messages import (
 )
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.orchestrator.flight import Flight
+from stream_rl.orchestrator.judging import Question
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.service import Orchestrator
 from stream_rl.rubrics.vocabulary import builtin
-from stream_rl.types import Tag, Trajectory, UpdateReport, Verdict, WeightsManifest
+from stream_rl.types import Tag, Trajectory, UpdateReport, Verdict, WeightsManifest, Writing
 from tests.unit.records import row, trajectory
 
 
@@ -86,6 +87,9 @@ class World:
         self.loaded: list[int] = []
         self.outcome: Callable[[TrainLease, int], Trajectory] = self._outcome
         self.before_lease: Callable[[str, TrainLease], bool] = lambda name, lease: True
+        self.written: Callable[[TrainLease], Writing | None] = lambda lease: None
+        self.judges: Any = None
+        self.controls: list[Callable[[MemoryHub], Any]] = []  # people who talk to the run while it goes on
         self.on_eval: Callable[[EvalLease], None] = lambda lease: None
         self.on_trained: Callable[[int], None] = lambda update: None
         self.rng = random.Random(0)
@@ -103,6 +107,7 @@ class World:
                 ledger=self.ledger,
                 judge=self.judge,
                 judge_workers=2,
+                judges=self.judges,
                 vocabulary=builtin(),
                 board=self.events.append,
                 version=self.version,
@@ -110,6 +115,8 @@ class World:
             for name in producers:
                 tasks.start_soon(self._producer, hub, name)
             tasks.start_soon(self._learner, hub)
+            for control in self.controls:
+                tasks.start_soon(control, hub)
             with anyio.fail_after(25):
                 await service.run(self.stop)
             tasks.cancel_scope.cancel()
@@ -127,7 +134,7 @@ class World:
                             return  # dies with the lease in hand
                         for member in range(lease.size):
                             await link.send(TrajectoryDone(trajectory=self.outcome(lease, member)))
-                        await link.send(GroupClosed(group_id=lease.group_id))
+                        await link.send(GroupClosed(group_id=lease.group_id, written=self.written(lease)))
                     case EvalLease() as lease:
                         self.evals.append((lease, self.live[name]))
                         self.on_eval(lease)
@@ -405,7 +412,7 @@ async def test_a_verdict_on_a_dropped_rollout_is_not_taken_for_its_successor(tmp
     old, new = trajectory("g9", 0), trajectory("g9", 0)
     flight.trajectories[new.id] = new
     service._state.flights["g9"] = flight
-    await production.take_verdict(old, Verdict(trajectory_id=old.id, tags=(), endpoint="e"))
+    await production.take_answer(Question(trajectory=old), Verdict(trajectory_id=old.id, tags=(), endpoint="e"))
     assert flight.verdicts == {}
 
 

@@ -1,0 +1,1 @@
+"""What maintainers run by hand, from the repository's root: `python -m scripts.NAME`."""

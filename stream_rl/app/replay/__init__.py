@@ -1,0 +1,1 @@
+"""Judging a run's rollouts again, and what would have been different."""
