@@ -14,11 +14,11 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 up: $(READY)
 	$(BIN)/stream-rl up $(CONFIG) $(ARGS)
 
-test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+test: unit
+	$(BIN)/python -m pytest tests/contract tests/process $(ARGS)
 
 unit: $(READY)
-	$(BIN)/python -m pytest tests/unit $(ARGS)
+	$(BIN)/python -m pytest tests/unit -n 2 $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

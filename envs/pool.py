@@ -15,10 +15,12 @@ from types import TracebackType
 import anyio
 from anyio.abc import TaskGroup
 
+from envs.memory import resident_bytes
 from envs.process import WorkerProcess
+from envs.quarantine import Quarantine
 from stream_rl.config import EnvironmentConfig
 from stream_rl.errors import ConfigError, EnvironmentFailed
-from stream_rl.types import Observation, StepResult, Task
+from stream_rl.types import Observation, Split, StepResult, Task
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +48,18 @@ class Backoff:
 class WorkerSession:
     """One episode in one life of one worker. Implements `stream_rl.ports.EnvironmentSession`."""
 
-    def __init__(self, worker: WorkerProcess, episode: int) -> None:
+    def __init__(self, worker: WorkerProcess, episode: int, quarantine: Quarantine) -> None:
         self._worker = worker
         self._episode = episode
+        self._quarantine = quarantine
         self._closed = False
-        worker.episodes += 1
+        worker.enter()
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """Begin the episode. Raises `EnvironmentFailed`."""
+        """Begin the episode. Raises `EnvironmentFailed`, also for a task that is refused for the rest of the run."""
+        if (why := self._quarantine.refusal(task)) is not None:
+            self._quarantine.num_refusals += 1
+            raise EnvironmentFailed(why)
         return await self._worker.reset(self._episode, task, seed)
 
     async def step(self, action: str) -> StepResult:
@@ -64,8 +70,7 @@ class WorkerSession:
         """Give the place back. Never waits; may be called twice."""
         if not self._closed:
             self._closed = True
-            self._worker.episodes -= 1
-            self._worker.close(self._episode)
+            self._worker.leave(self._episode)
 
 
 class _Slot:
@@ -84,6 +89,10 @@ class WorkerPool:
 
     `async with WorkerPool(configs) as pool` starts every worker and returns once all can make their world; it raises
     `ConfigError` or `EnvironmentFailed` if one cannot. Leaving the block ends them all.
+
+    A worker that dies, stalls or sends garbage fails the episodes it held and is started again; the task whose call
+    ran is blamed, and refused once it has brought down two. A worker that holds more than `worker_memory_mib` takes no
+    new episode and is replaced when its last one ends.
     """
 
     def __init__(
@@ -96,6 +105,9 @@ class WorkerPool:
         self._episodes = itertools.count()
         self._group: TaskGroup | None = None
         self._news = anyio.Event()  # set, and replaced, whenever a slot changes
+        self._num_tasks: dict[str, dict[Split, int | None]] = {}
+        self.quarantine = Quarantine()  # tasks that bring workers down
+        self.restarts = 0  # workers that ended before the pool did
 
     async def __aenter__(self) -> WorkerPool:
         for i, config in enumerate(self._configs):
@@ -124,23 +136,28 @@ class WorkerPool:
         """Process ids of the workers that are up."""
         return [slot.worker.pid for slots in self._slots.values() for slot in slots if slot.worker is not None]
 
+    @property
+    def memory_bytes(self) -> dict[int, int]:
+        """Resident memory of the workers that are up, by process id; empty where the system does not say."""
+        held = {pid: resident_bytes(pid) for pid in self.pids}
+        return {pid: size for pid, size in held.items() if size is not None}
+
+    def num_tasks(self, environment: str, split: Split) -> int | None:
+        """Tasks of the split as the world counts them; None when it does not."""
+        self._of(environment)
+        return self._num_tasks[environment].get(split)
+
     async def open(self, environment: str) -> WorkerSession:
-        """A place on the least loaded worker of `environment`; waits while none is up.
+        """A place on the least loaded worker of `environment`; waits while none takes new episodes.
 
         Raises `EnvironmentFailed` when a restart that was waited for fails.
         """
-        slots = self._slots.get(environment)
-        if slots is None:
-            near = difflib.get_close_matches(environment, list(self._slots), n=1)
-            raise ConfigError(
-                "environments",
-                f"no entry is called {environment!r}; there are {', '.join(self._slots)}.",
-                nearest=near[0] if near else None,
-            )
+        slots = self._of(environment)
         while True:
-            up = [slot.worker for slot in slots if slot.worker is not None and slot.worker.alive]
+            up = [slot.worker for slot in slots if slot.worker is not None and slot.worker.accepting]
             if up:
-                return WorkerSession(min(up, key=lambda worker: worker.episodes), next(self._episodes))
+                least = min(up, key=lambda worker: worker.episodes)
+                return WorkerSession(least, next(self._episodes), self.quarantine)
             old = [slot.trouble for slot in slots]
             await self._news.wait()
             for slot, known in zip(slots, old, strict=True):
@@ -150,6 +167,17 @@ class WorkerPool:
     async def changed(self) -> None:
         """Wait until a worker came up or went down."""
         await self._news.wait()
+
+    def _of(self, environment: str) -> list[_Slot]:
+        slots = self._slots.get(environment)
+        if slots is None:
+            near = difflib.get_close_matches(environment, list(self._slots), n=1)
+            raise ConfigError(
+                "environments",
+                f"no entry is called {environment!r}; there are {', '.join(self._slots)}.",
+                nearest=near[0] if near else None,
+            )
+        return slots
 
     async def _start(self, group: TaskGroup) -> None:
         slots = [slot for slots in self._slots.values() for slot in slots]
@@ -172,13 +200,17 @@ class WorkerPool:
                 log.error("%s", error)
                 self._change(slot, None, error)
             else:
+                self._num_tasks[slot.config.name] = worker.num_tasks
                 self._change(slot, worker)
                 try:
                     cause = await worker.serve()
                 finally:
                     self._change(slot, None)
                     await worker.end()
+                self.restarts += 1
                 log.warning("%s; it is started again", cause)
+                if worker.culprit is not None and self.quarantine.blame(worker.culprit, cause):
+                    log.error("%s", self.quarantine.refusal(worker.culprit))
             await anyio.sleep(backoff.after(anyio.current_time() - born))
 
     def _change(self, slot: _Slot, worker: WorkerProcess | None, trouble: Exception | None = None) -> None:

@@ -19,6 +19,7 @@ from envs.protocol import (
     Close,
     Deframer,
     FromWorker,
+    Heavy,
     Observed,
     Raised,
     Reset,
@@ -32,12 +33,13 @@ from envs.protocol import (
 )
 from stream_rl.config import EnvironmentConfig
 from stream_rl.errors import ConfigError, EnvironmentFailed
-from stream_rl.types import Observation, StepResult, Task
+from stream_rl.types import Observation, Split, StepResult, Task
 
 _GRACE_S = 2.0  # for a worker to leave by itself once its socket is closed
 _LATE_S = 0.05
 _CHUNK_BYTES = 1 << 18
 _STANDARD_ERROR = 2
+_MIB = 1 << 20
 
 A = TypeVar("A")
 
@@ -45,10 +47,11 @@ A = TypeVar("A")
 class _Call(Generic[A]):
     """A request that was sent and is not answered."""
 
-    __slots__ = ("answer", "done", "error", "kind")
+    __slots__ = ("answer", "done", "error", "kind", "task")
 
-    def __init__(self, kind: type[A]) -> None:
+    def __init__(self, kind: type[A], task: Task | None) -> None:
         self.kind = kind
+        self.task = task
         self.done = anyio.Event()
         self.answer: A | None = None
         self.error = ""
@@ -95,7 +98,8 @@ class WorkerProcess:
                 raise EnvironmentFailed(f"{label} cannot be started: {error}") from error
             raise
         ours.setblocking(False)
-        worker = cls(process, await SocketStream.from_socket(ours), label, config.step_deadline_s)
+        stream = await SocketStream.from_socket(ours)
+        worker = cls(process, stream, label, config.step_deadline_s, config.worker_memory_mib * _MIB)
         try:
             await worker._shake_hands(config, path, deadline_s)
         except BaseException:
@@ -103,13 +107,23 @@ class WorkerProcess:
             raise
         return worker
 
-    def __init__(self, process: Process, stream: SocketStream, label: str, deadline_s: float) -> None:
+    def __init__(
+        self, process: Process, stream: SocketStream, label: str, deadline_s: float, memory_bytes: int
+    ) -> None:
         self.pid = process.pid
         self.episodes = 0  # open sessions, for the choice of the least loaded
+        self.num_tasks: dict[Split, int | None] = {}  # as the world counted them at its start
+        self.culprit: Task | None = None  # whose call ran when the worker ended before its time
         self._process = process
         self._stream = stream
         self._label = label
         self._deadline_s = deadline_s
+        self._memory_bytes = memory_bytes  # 0: no limit
+        self._held_bytes = 0  # what it said it holds, once that was too much
+        self._heavy = anyio.Event()
+        self._vacant = anyio.Event()
+        self._drained = False
+        self._tasks: dict[int, Task] = {}  # of each open episode
         self._numbers = itertools.count()
         self._calls: dict[int, _Call[Any]] = {}
         self._outbox: list[bytes] = []
@@ -126,20 +140,35 @@ class WorkerProcess:
         """Whether calls may be made."""
         return self._cause is None
 
+    @property
+    def accepting(self) -> bool:
+        """Whether new episodes may begin: it is alive, and holds no more memory than it may."""
+        return self.alive and not self._heavy.is_set()
+
     async def reset(self, episode: int, task: Task, seed: int) -> Observation:
         """Begin an episode. Raises `EnvironmentFailed`."""
+        self._tasks[episode] = task
         number = next(self._numbers)
-        return await self._call(number, Reset(call=number, episode=episode, task=task, seed=seed), Observation)
+        return await self._call(number, Reset(call=number, episode=episode, task=task, seed=seed), Observation, task)
 
     async def step(self, episode: int, action: str) -> StepResult:
         """Act in an episode. Raises `EnvironmentFailed`."""
         number = next(self._numbers)
-        return await self._call(number, Step(call=number, episode=episode, action=action), StepResult)
+        request = Step(call=number, episode=episode, action=action)
+        return await self._call(number, request, StepResult, self._tasks.get(episode))
 
-    def close(self, episode: int) -> None:
-        """Let the worker forget an episode."""
+    def enter(self) -> None:
+        """An episode is given a place here."""
+        self.episodes += 1
+
+    def leave(self, episode: int) -> None:
+        """The episode is over: the worker may forget it."""
+        self.episodes -= 1
+        self._tasks.pop(episode, None)
         if self.alive:
             self._post(frame(Close(episode=episode)))
+        if not self.episodes:
+            self._vacant.set()
 
     async def serve(self) -> str:
         """Carry calls and answers until the worker is no more; returns why."""
@@ -149,14 +178,14 @@ class WorkerProcess:
                 self._fail(await part())
                 group.cancel_scope.cancel()
 
-            for part in (self._read, self._write, self._watch_deadline, self._exit):
+            for part in (self._read, self._write, self._watch_deadline, self._drain, self._exit):
                 group.start_soon(until_over, part)
         assert self._cause is not None
         return self._cause
 
     async def end(self) -> None:
         """Close the socket, wait for the process a moment, kill it if need be. Leaves no process behind."""
-        killed = self._cause is not None
+        killed = self._cause is not None and not self._drained
         self._fail(f"{self._label} was stopped")
         with anyio.CancelScope(shield=True):
             await self._stream.aclose()
@@ -169,7 +198,7 @@ class WorkerProcess:
 
     async def _shake_hands(self, config: EnvironmentConfig, path: str, deadline_s: float) -> None:
         options = {**config.options, "data": config.data} if config.data else config.options
-        start = frame(Start(name=config.name, options=options, path=path))
+        start = frame(Start(name=config.name, options=options, path=path, memory_bytes=self._memory_bytes))
         answer: FromWorker | None = None
         with anyio.move_on_after(deadline_s):
             try:
@@ -191,8 +220,15 @@ class WorkerProcess:
             raise ConfigError(answer.path, answer.problem, nearest=answer.nearest)
         if not isinstance(answer, Started):
             raise EnvironmentFailed(f"{self._label} answered its start with {type(answer).__name__}")
+        if 0 < self._memory_bytes < answer.memory_bytes:
+            raise ConfigError(
+                f"{path}.worker_memory_mib",
+                f"{config.worker_memory_mib} is less than the {answer.memory_bytes // _MIB} MiB a worker of "
+                f"{config.name} holds before its first episode; give it more, or 0 for no limit.",
+            )
+        self.num_tasks = answer.num_tasks
 
-    async def _call(self, number: int, request: ToWorker, kind: type[A]) -> A:
+    async def _call(self, number: int, request: ToWorker, kind: type[A], task: Task | None) -> A:
         if self._cause is not None:
             raise EnvironmentFailed(self._cause)
         try:
@@ -202,7 +238,7 @@ class WorkerProcess:
         if not self._calls:
             self._progress = anyio.current_time()
             self._busy.set()
-        call = _Call(kind)
+        call = _Call(kind, task)
         self._calls[number] = call
         self._post(data)
         await call.done.wait()
@@ -241,6 +277,10 @@ class WorkerProcess:
     def _take(self, message: FromWorker) -> None:
         if isinstance(message, Started | StartFailed):
             raise ValueError(f"{type(message).__name__} out of turn")
+        if isinstance(message, Heavy):
+            self._held_bytes = message.memory_bytes
+            self._heavy.set()
+            return
         call = self._calls.pop(message.call, None)
         if call is None:
             raise ValueError(f"an answer to call {message.call}, which is not open")
@@ -265,6 +305,18 @@ class WorkerProcess:
             if self._calls and anyio.current_time() >= self._progress + self._deadline_s + _LATE_S:
                 return f"{self._label} was killed: a call took longer than {self._deadline_s:g} s"
 
+    async def _drain(self) -> str:
+        """A worker that holds too much memory takes no new episode and ends once its last one has."""
+        await self._heavy.wait()
+        while self.episodes:
+            self._vacant = anyio.Event()
+            await self._vacant.wait()
+        self._drained = True
+        return (
+            f"{self._label} was ended between episodes: it held {self._held_bytes // _MIB} MiB, more than the "
+            f"{self._memory_bytes // _MIB} of worker_memory_mib"
+        )
+
     async def _exit(self) -> str:
         """How the process ended, once it has."""
         code = await self._process.wait()
@@ -279,10 +331,12 @@ class WorkerProcess:
         return f"{self._label} was killed: it closed its socket"
 
     def _fail(self, cause: str) -> None:
-        """Every open call fails with the first cause given."""
+        """Every open call fails with the first cause given. The oldest of them is the one that ran."""
         if self._cause is not None:
             return
         self._cause = cause
+        if not self._drained:
+            self.culprit = next((call.task for call in self._calls.values()), None)
         self._ended.set()
         for call in self._calls.values():
             call.fail(cause)

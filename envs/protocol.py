@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stream_rl.types import Observation, StepResult, Task
+from stream_rl.types import Observation, Split, StepResult, Task
 
 LIMIT_BYTES = 16 << 20  # a longer frame is taken for garbage
 _LENGTH = struct.Struct("<I")
@@ -27,6 +27,7 @@ class Start(_Message, frozen=True, kw_only=True):
     name: str  # registered name or "module:Class"
     options: dict[str, Any]  # constructor keywords
     path: str  # configuration path for errors, "environments.0"
+    memory_bytes: int = 0  # resident memory past which the worker says `Heavy`; 0: no limit
 
 
 class Reset(_Message, frozen=True, kw_only=True):
@@ -58,6 +59,9 @@ class Close(_Message, frozen=True, kw_only=True):
 class Started(_Message, frozen=True, kw_only=True):
     """The world can be made."""
 
+    memory_bytes: int  # resident memory with one world made
+    num_tasks: dict[Split, int | None]  # tasks of each split; None: the world does not count them
+
 
 class StartFailed(_Message, frozen=True, kw_only=True):
     """The world cannot be made. The worker leaves."""
@@ -88,8 +92,14 @@ class Raised(_Message, frozen=True, kw_only=True):
     error: str  # type and message
 
 
+class Heavy(_Message, frozen=True, kw_only=True):
+    """The worker holds more memory than it may. Said once; it goes on until the pool replaces it."""
+
+    memory_bytes: int  # resident
+
+
 ToWorker = Start | Reset | Step | Close
-FromWorker = Started | StartFailed | Observed | Stepped | Raised
+FromWorker = Started | StartFailed | Observed | Stepped | Raised | Heavy
 
 
 def frame(message: msgspec.Struct) -> bytes:

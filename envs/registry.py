@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
@@ -24,13 +24,44 @@ class KnownWorld(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # as in `[[environments]] name`
     target: str  # "module:Class"
     description: str  # one line
+    player: str = ""  # "module:Class" of a scripted player, see `envs.players`; empty: none
 
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 _BUILT_IN = (
     KnownWorld(
         name="household",
         target="envs.household.world:Household",
         description="household tasks in one room, in ALFWorld's command language; pure Python",
+        player="envs.household.player:Player",
+    ),
+    KnownWorld(
+        name="webshop",
+        target="envs.webshop.world:WebShop",
+        description="WebShop: an online shop, exactly as upstream's, over its data files (option data) or made up",
+        player="envs.webshop.player:Player",
+    ),
+    KnownWorld(
+        name="dbbench",
+        target="envs.dbbench.world:DBBench",
+        description="AgentBench's DBBench: SQL over SQLite or MySQL; upstream's files (option data) or generated tasks",
+        player="envs.dbbench.player:Player",
+    ),
+    KnownWorld(
+        name="verifiers",
+        target="envs.adapters.verifiers:Verifiers",
+        description="an environment of the package verifiers, by options env and args",
+    ),
+    KnownWorld(
+        name="textworld",
+        target="envs.adapters.textworld:TextWorld",
+        description="TextWorld games (.json, .z8) of a folder, by option games",
+    ),
+    KnownWorld(
+        name="remote",
+        target="envs.adapters.remote:Remote",
+        description="any world behind HTTP, by option url; `stream-rl envs serve` puts one there",
     ),
 )
 
@@ -50,11 +81,11 @@ def create(name: str, options: Mapping[str, Any], path: str = "environments") ->
     Raises `ConfigError` at `path`.name for a name that is unknown or cannot be imported, and at `path`.options for
     options the world does not take or cannot work with.
     """
-    factory = _load(name, path)
+    make = factory(name, path)
     try:
-        inspect.signature(factory).bind(**options)
+        inspect.signature(make).bind(**options)
     except TypeError as error:
-        takes = [p for p in inspect.signature(factory).parameters if p not in ("args", "kwargs")]
+        takes = [p.name for p in inspect.signature(make).parameters.values() if p.kind not in _REST]
         wrong = next((key for key in options if key not in takes), "")
         raise ConfigError(
             f"{path}.options",
@@ -62,18 +93,44 @@ def create(name: str, options: Mapping[str, Any], path: str = "environments") ->
             nearest=_nearest(wrong, takes),
         ) from None
     try:
-        return cast(Environment, factory(**options))
-    except ConfigError:
-        raise
+        world = make(**options)
+    except ConfigError as error:
+        raise ConfigError(_under(path, error.path), error.problem, nearest=error.nearest) from error
     except Exception as error:  # code of the world's author: whatever fails here, the configuration cannot be used
         raise ConfigError(
             f"{path}.options", f"{name} cannot be made with {dict(options)!r}: {type(error).__name__}: {error}."
         ) from error
+    missing = [method for method in ("reset", "step") if not callable(getattr(world, method, None))]
+    if missing:
+        raise ConfigError(f"{path}.name", f"{name} is no world: it has no method {' and no method '.join(missing)}.")
+    return cast(Environment, world if callable(getattr(world, "close", None)) else _NothingToClose(world))
+
+
+class _NothingToClose:
+    """A world of two methods, which holds nothing that must be released."""
+
+    def __init__(self, world: Any) -> None:
+        for name in ("reset", "step", "num_tasks", "admissible"):
+            if (method := getattr(world, name, None)) is not None:
+                setattr(self, name, method)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def find(name: str) -> KnownWorld | None:
+    """The registered world of that name; a "module:Class" gets an entry of its own. None for a name nobody knows."""
+    if ":" in name:
+        return KnownWorld(name=name, target=name, description=name)
+    return next((world for world in known() if world.name == name), None)
 
 
 @cache
-def _load(name: str, path: str) -> Any:
-    """A world's factory. Kept: looking through all installed packages takes longer than a whole episode of some."""
+def factory(name: str, path: str = "environments") -> Callable[..., Any]:
+    """What makes a world. Kept: looking through all installed packages takes longer than a whole episode of some.
+
+    Raises `ConfigError` at `path`.name for a name that is unknown or cannot be imported.
+    """
     names = {world.name: world.target for world in known()}
     target = name if ":" in name else names.get(name)
     if target is None:
@@ -84,11 +141,21 @@ def _load(name: str, path: str) -> Any:
         )
     module, _, attribute = target.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        made = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs code of the world's author
         raise ConfigError(
             f"{path}.name", f"{name} ({target}) cannot be imported: {type(error).__name__}: {error}."
         ) from error
+    return cast(Callable[..., Any], made)
+
+
+def _under(path: str, told: str) -> str:
+    """A world knows its options but not its place in the configuration: "environments.options" becomes `path`.options.
+
+    >>> _under("environments.2", "environments.options")
+    'environments.2.options'
+    """
+    return f"{path}{told.removeprefix('environments')}" if told.startswith("environments.options") else told
 
 
 def _origin(point: EntryPoint) -> str:

@@ -14,13 +14,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 import msgspec
 
+from envs.memory import bound_data, resident_bytes
 from envs.protocol import (
     Close,
     Deframer,
     FromWorker,
+    Heavy,
     Observed,
     Raised,
     Reset,
@@ -35,8 +38,11 @@ from envs.protocol import (
 from envs.registry import create
 from stream_rl.errors import ConfigError
 from stream_rl.ports import Environment
+from stream_rl.types import Split
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LEAP = 2  # one call may not take more than this many times the memory a worker is replaced at
+_WEIGH_EVERY_S = 0.05
 _FAST_S = 0.001  # while calls take less, answers are gathered: each one sent costs the producer a wake-up
 
 
@@ -47,6 +53,8 @@ class Worker:
         self._socket = sock
         self._episodes: dict[int, Environment] = {}
         self._unsent = bytearray()
+        self._memory_bytes = 0  # past this much it says `Heavy`, once; 0: never
+        self._weighed = 0.0
         self._decoder = msgspec.msgpack.Decoder(ToWorker)
         self._answers = msgspec.msgpack.Decoder(FromWorker)
 
@@ -59,12 +67,17 @@ class Worker:
         if not isinstance(start, Start):
             raise TypeError(f"the first message must be Start, got {start!r}")
         try:
-            first: Environment | None = create(start.name, start.options, start.path)
+            world = create(start.name, start.options, start.path)
+            counts = _count_tasks(world, start.path)
         except ConfigError as error:
             traceback.print_exc()
             self._send(StartFailed(path=error.path, problem=error.problem, nearest=error.nearest))
             return
-        self._send(Started())
+        self._send(Started(memory_bytes=resident_bytes() or 0, num_tasks=counts))
+        if start.memory_bytes:
+            self._memory_bytes = start.memory_bytes
+            bound_data(_LEAP * start.memory_bytes)
+        first: Environment | None = world
 
         def make() -> Environment:
             nonlocal first
@@ -84,6 +97,8 @@ class Worker:
                     raise TypeError("a worker runs one world")
         for episode in list(self._episodes):
             self._forget(episode)
+        if first is not None:
+            _close(first)
 
     def _answer(self, request: Reset | Step, make: Callable[[], Environment]) -> None:
         """Run the call and send its answer. Whatever the world's code raises costs this episode and no other."""
@@ -114,12 +129,19 @@ class Worker:
 
     def _forget(self, episode: int) -> None:
         environment = self._episodes.pop(episode, None)
-        if environment is None:
+        if environment is not None:
+            _close(environment)
+
+    def _weigh(self) -> None:
+        """Say so once when the worker holds more than it may. Asking the system takes 10 us, so not at every call."""
+        now = time.monotonic()
+        if not self._memory_bytes or now - self._weighed < _WEIGH_EVERY_S:
             return
-        try:
-            environment.close()
-        except Exception:  # the episode is over already, so this can only be told
-            traceback.print_exc()
+        self._weighed = now
+        held = resident_bytes()
+        if held is not None and held > self._memory_bytes:
+            self._memory_bytes = 0
+            self._send(Heavy(memory_bytes=held))
 
     def _send(self, message: FromWorker) -> None:
         self._socket.sendall(frame(message))
@@ -131,6 +153,28 @@ class Worker:
             for body in deframer.feed(chunk):
                 yield self._decoder.decode(body)
             self._flush()
+            self._weigh()
+
+
+def _count_tasks(world: Environment, path: str) -> dict[Split, int | None]:
+    """Tasks of each split, for a world that counts them. Raises `ConfigError`."""
+    count = getattr(world, "num_tasks", None)
+    splits: tuple[Split, ...] = get_args(Split)
+    try:
+        return {split: count(split) for split in splits} if callable(count) else {}
+    except ConfigError:
+        raise
+    except Exception as error:  # code of the world's author: a world that cannot be counted cannot be used
+        raise ConfigError(
+            f"{path}.options", f"its tasks cannot be counted: {type(error).__name__}: {error}."
+        ) from error
+
+
+def _close(environment: Environment) -> None:
+    try:
+        environment.close()
+    except Exception:  # the episode is over already, so this can only be told
+        traceback.print_exc()
 
 
 def _die_with_parent() -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from judge.request import REASON, Entry, Prompt, encode_format, encode_system, fill, unbounded
+from judge.request import REASON, Entry, Prompt, encode_format, encode_system, fill
 from stream_rl.rubrics.vocabulary import Rubric, Vocabulary
 
 VERSION = "tag_v1"
@@ -50,8 +50,8 @@ def render(rubrics: tuple[Rubric, ...]) -> TagPrompt:
         system=system,
         user_frame=frame,
         system_json=encode_system(system),
-        response_format=encode_format("tags", entry),
-        unbounded_format=encode_format("tags", unbounded(entry)),
+        response_format=encode_format("tags", len(rubrics), entry, bounded=True),
+        unbounded_format=encode_format("tags", len(rubrics), entry, bounded=False),
         max_tokens=256 + _TOKENS_PER_TAG * len(rubrics),
     )
 

@@ -14,7 +14,7 @@ import msgspec
 REASON: dict[str, object] = {"type": "string", "maxLength": 140}  # a dozen words; a small model rambles without end
 
 _SPLIT = "=== user ===\n"
-_BOUND = "maxLength"
+_BOUNDS = (b"maxlength", b"minitems", b"maxitems")
 
 Entry = dict[str, dict[str, object]]  # JSON schema by property
 
@@ -26,7 +26,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     user_frame: tuple[str, str]  # what stands before and after the quoted transcript
     system_json: msgspec.Raw  # the system message as encoded JSON
     response_format: msgspec.Raw  # JSON schema of the reply, encoded
-    unbounded_format: msgspec.Raw  # the same without limits on the length of texts
+    unbounded_format: msgspec.Raw  # the same without limits of length, which some servers do not know
     max_tokens: int  # limit of the reply
 
     def user(self, quotation: str) -> str:
@@ -48,31 +48,34 @@ def encode_system(system: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({"role": "system", "content": system}))
 
 
-def unbounded(entry: Entry) -> Entry:
-    """The same entry without limits on the length of texts: some servers refuse a schema that has any."""
-    return {name: {word: value for word, value in schema.items() if word != _BOUND} for name, schema in entry.items()}
-
-
 def names_bound(problem: bytes) -> bool:
-    """Whether a server's refusal of a schema is about a limit on the length of texts."""
-    return _BOUND.lower().encode() in problem.lower()
+    """Whether a server's refusal of a schema is about its limits of length."""
+    return any(bound in problem.lower() for bound in _BOUNDS)
 
 
-def encode_format(name: str, entry: Entry) -> msgspec.Raw:
-    """The response format for a reply `{name: [entry, ...]}`, given the JSON schema of each property of an entry.
+def encode_format(name: str, count: int, entry: Entry, *, bounded: bool) -> msgspec.Raw:
+    """The response format for a reply `{name: [entry, ...]}` of `count` entries, given the schema of each property.
 
     Strict: every property is required, in the order given, and no other is allowed.
+
+    bounded: limits of length are part of the schema
     """
-    item = {"type": "object", "properties": entry, "required": list(entry), "additionalProperties": False}
+    properties = entry if bounded else {key: _unbounded(schema) for key, schema in entry.items()}
+    item = {"type": "object", "properties": properties, "required": list(entry), "additionalProperties": False}
+    items = {"type": "array", "items": item, "minItems": count, "maxItems": count}
     schema = {
         "type": "object",
-        "properties": {name: {"type": "array", "items": item}},
+        "properties": {name: items if bounded else _unbounded(items)},
         "required": [name],
         "additionalProperties": False,
     }
     return msgspec.Raw(
         msgspec.json.encode({"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}})
     )
+
+
+def _unbounded(schema: dict[str, object]) -> dict[str, object]:
+    return {word: value for word, value in schema.items() if word.lower().encode() not in _BOUNDS}
 
 
 @cache

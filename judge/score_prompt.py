@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from judge.literal import literal
-from judge.request import REASON, Entry, Prompt, encode_format, encode_system, fill, unbounded
+from judge.request import REASON, Entry, Prompt, encode_format, encode_system, fill
 
 VERSION = "score_v1"
 MAX_CRITERION = 1_000  # characters of one quoted criterion; a longer one is cut in its middle
@@ -62,8 +62,8 @@ def render(criteria: tuple[NumberedCriterion, ...]) -> ScorePrompt:
         system=system,
         user_frame=frame,
         system_json=encode_system(system),
-        response_format=encode_format("scores", entry),
-        unbounded_format=encode_format("scores", unbounded(entry)),
+        response_format=encode_format("scores", len(criteria), entry, bounded=True),
+        unbounded_format=encode_format("scores", len(criteria), entry, bounded=False),
         max_tokens=256 + _TOKENS_PER_SCORE * len(criteria),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from urllib.parse import quote
 
@@ -16,7 +17,10 @@ class Secret:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._forms = tuple({key, quote(key, safe="")}) if key else ()
+        in_json = json.dumps(key)[1:-1]
+        forms = {key, quote(key, safe=""), in_json, in_json.replace("/", "\\/")}
+        # Longest first: what is left of a longer form would still tell most of the key.
+        self._forms = tuple(sorted(forms, key=len, reverse=True)) if key else ()
 
     def headers(self) -> dict[str, str]:
         """What a request needs to be let in."""

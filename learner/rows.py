@@ -19,8 +19,8 @@ from stream_rl.types import BoolArray, FloatArray, IntArray, Message, Sample, Tr
 class HeadRenderer(Protocol):
     """The part of `stream_rl.renderer.Renderer` a teacher needs."""
 
-    def head(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of the messages and of the opening of the assistant's turn."""
+    def head(self, messages: Sequence[Message], thinking: bool = False) -> list[int]:
+        """Ids of the messages and of the opening of the assistant's turn, in which it may be about to think."""
         ...
 
 
@@ -114,7 +114,7 @@ def teacher_sequence(sample: Sample, hint: str, renderer: HeadRenderer) -> IntAr
 
     An empty hint gives the sample's ids back unless the renderer has changed since, which is an error.
     """
-    head = renderer.head(with_guidance(sample.head, hint))
+    head = renderer.head(with_guidance(sample.head, hint), sample.thinking)
     ids: IntArray = np.concatenate([np.asarray(head, dtype=np.int32), sample.token_ids[sample.head_tokens :]])
     if not hint and not np.array_equal(ids, sample.token_ids):
         raise ValueError(

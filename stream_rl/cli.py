@@ -112,7 +112,33 @@ def parser() -> argparse.ArgumentParser:
     play.add_argument("name", help="world")
     play.add_argument("--split", choices=["train", "held_out"], default="train", help="default: train")
     play.add_argument("--index", type=int, default=0, help="task number; default 0")
-    play.add_argument("--option", action="append", default=[], metavar="K=V", help="option of the world")
+    check = envs.add_parser("check", help="a player through many tasks in worker processes; or a proof of your data")
+    check.add_argument("name", help="world")
+    check.add_argument("--tasks", type=_count, default=100, metavar="N", help="tasks to play; default 100")
+    check.add_argument("--player", choices=["random", "scripted"], default="random", help="default: random")
+    check.add_argument("--split", choices=["train", "held_out"], default="train", help="default: train")
+    check.add_argument("--parallel", type=_count, default=8, metavar="N", help="episodes at once; default 8")
+    check.add_argument("--max-turns", type=_count, default=50, metavar="N", help="steps of one episode; default 50")
+    check.add_argument("--seed", type=int, default=0, help="of the player's chance and the world's; default 0")
+    check.add_argument("--gold", action="store_true", help="replay the gold solutions in --data instead")
+    check.add_argument("--transcripts", metavar="FILE", help="replay recorded episodes over --data instead")
+    check.add_argument("--json", action="store_true", help="print facts as JSON")
+    offer = envs.add_parser("serve", help="put a world behind HTTP, for the world `remote` of another run or venv")
+    offer.add_argument("name", help="world")
+    offer.add_argument("--host", default="127.0.0.1", help="address to bind; default 127.0.0.1")
+    offer.add_argument("--port", type=int, default=8766, help="port; 0 takes any free one; default 8766")
+    offer.add_argument("--key-env", default="", help="environment variable that holds the bearer token to ask for")
+    offer.add_argument("--sessions", type=_count, default=256, metavar="N", help="episodes open at once; default 256")
+    offer.add_argument(
+        "--idle", type=float, default=900.0, metavar="S", help="end sessions unused so long; default 900"
+    )
+    for working in (check, offer):
+        working.add_argument("--workers", type=_count, default=1, metavar="N", help="worker processes; default 1")
+        working.add_argument("--deadline", type=float, default=10.0, metavar="S", help="for one call; default 10")
+        working.add_argument("--memory", type=int, default=4096, metavar="MIB", help="of one worker; default 4096")
+    for world in (play, check, offer):
+        world.add_argument("--data", default="", metavar="D", help="folder or file of your data")
+        world.add_argument("--option", action="append", default=[], metavar="K=V", help="option of the world")
 
     role = commands.add_parser("role", help="run one role; `up` does this for you")
     role.set_defaults(module="role", command="role")
@@ -134,6 +160,12 @@ def _command(
     command = commands.add_parser(name, help=text, description=text)
     command.set_defaults(module="evaluate" if name == "eval" else name)
     return command
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
 
 
 def _set(command: argparse.ArgumentParser) -> None:

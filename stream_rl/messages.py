@@ -69,6 +69,7 @@ class ProducerReady(_Message, frozen=True, kw_only=True):
     engine: str  # "vllm", "transformers" or "scripted"
     version: int  # version its weights are
     capacity: int  # rollouts it is willing to hold at once
+    num_held_out: dict[str, int] = {}  # held-out tasks of each environment whose world counts them
 
 
 class TrajectoryDone(_Message, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from stream_rl.types import (
     IntArray,
     Observation,
     Scores,
+    Split,
     StepResult,
     Task,
     Trajectory,
@@ -143,6 +144,18 @@ class Environment(Protocol):
 
     def close(self) -> None:
         """Release what the episode holds."""
+        ...
+
+
+class CountsTasks(Protocol):
+    """What a world may offer besides `Environment`, when its tasks are finite in number.
+
+    An evaluation then asks for no more held-out tasks than there are. The constructor must have found the count out:
+    it is asked once, before the first episode.
+    """
+
+    def num_tasks(self, split: Split) -> int | None:
+        """Tasks in the split, whose indices are 0 to one less; None: as many as anyone asks for."""
         ...
 
 

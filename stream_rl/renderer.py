@@ -88,8 +88,9 @@ class Renderer:
             template = tokenizer.get_chat_template()
         except ValueError as error:
             _refuse(f"its tokenizer has no chat template: {error}")
-        # Actions are short commands, sampled as they are: a switch for hidden reasoning is turned off.
-        self._thinking_off = "enable_thinking" in template
+        # A conversation holds actions as they were sampled: its switch for hidden reasoning is turned off, where there
+        # is one. Only a prompt that no later turn goes on from may leave it on.
+        self._has_switch = "enable_thinking" in template
         self._forged = _special_pattern(tokenizer)
         close, self._opening = self._between_turns()
         self._after_prefix, self._after_suffix = close.split(_OBSERVATION)
@@ -98,17 +99,21 @@ class Renderer:
         others = () if eos is None or eos == self._turn_end else (eos,)
         self.stop_token_ids: tuple[int, ...] = (self._turn_end, *others)
         self._cached_after: Callable[[str], tuple[int, ...]] = lru_cache(_CACHED_OBSERVATIONS)(self._encode_after)
-        self._cached_head: Callable[[tuple[Message, ...]], tuple[int, ...]] = lru_cache(_CACHED_HEADS)(
+        self._cached_head: Callable[[tuple[Message, ...], bool], tuple[int, ...]] = lru_cache(_CACHED_HEADS)(
             self._encode_head
         )
 
-    def head(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of `messages` up to and including the generation prompt."""
-        return list(self._cached_head(tuple(messages)))
+    def head(self, messages: Sequence[Message], thinking: bool = False) -> list[int]:
+        """Ids of `messages` up to and including the generation prompt.
 
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        `thinking` leaves the template's switch for reasoning on, where it has one: for a prompt that is answered once,
+        since the template may strip the reasoning from a conversation that goes on.
+        """
+        return list(self._cached_head(tuple(messages), thinking))
+
+    def prompt(self, messages: Sequence[Message], thinking: bool = False) -> list[int]:
         """As `head`, but not remembered: for long prompts that no second request shares."""
-        return list(self._encode_head(tuple(messages)))
+        return list(self._encode_head(tuple(messages), thinking))
 
     def after_action(self, observation: str, ended: bool) -> list[int]:
         """Ids between a sampled action and the next one: end of turn, the observation as user, generation prompt.
@@ -132,7 +137,7 @@ class Renderer:
 
     def check_prefix(self) -> None:
         """Raise `ConfigError` unless turn-by-turn ids equal the ids of whole conversations, for several of them."""
-        for name, messages in _probes(thinking=not self._thinking_off):
+        for name, messages in _probes(thinking=not self._has_switch):
             turns = [i for i, message in enumerate(messages) if message.role == "assistant"]
             pieces = self.head(messages[: turns[0]])
             for i in turns:
@@ -155,7 +160,7 @@ class Renderer:
         before, found, close = whole.partition(_ACTION)
         if not found or close.count(_OBSERVATION) != 1:
             _refuse(f"its chat template does not keep the text of earlier turns: {whole!r}")
-        if not prompt.startswith(before) or (prompt != before and not self._thinking_off):
+        if not prompt.startswith(before) or (prompt != before and not self._has_switch):
             _refuse(
                 "its chat template writes an earlier turn differently from the prompt that turn was sampled from: "
                 f"{_difference(prompt, before)}"
@@ -172,8 +177,8 @@ class Renderer:
             )
         return ids[0]
 
-    def _encode_head(self, messages: tuple[Message, ...]) -> tuple[int, ...]:
-        return tuple(self._encode(self._render(messages)))
+    def _encode_head(self, messages: tuple[Message, ...], thinking: bool) -> tuple[int, ...]:
+        return tuple(self._encode(self._render(messages, thinking)))
 
     def _encode_after(self, observation: str) -> tuple[int, ...]:
         return tuple(self._encode(self._after_prefix + self._clean(observation) + self._after_suffix))
@@ -181,8 +186,8 @@ class Renderer:
     def _encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
-    def _render(self, messages: Sequence[Message]) -> str:
-        kwargs: dict[str, Any] = {"enable_thinking": False} if self._thinking_off else {}
+    def _render(self, messages: Sequence[Message], thinking: bool = False) -> str:
+        kwargs: dict[str, Any] = {"enable_thinking": thinking} if self._has_switch else {}
         conversation = [{"role": message.role, "content": self._clean(message.content)} for message in messages]
         try:
             text = self._tokenizer.apply_chat_template(

@@ -99,6 +99,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     behavior_logprobs: FloatArray  # [tokens] log-probability under the sampling policy; 0 where the mask is False
     head: tuple[Message, ...]  # the messages the first prompt was rendered from, guidance included
     head_tokens: int  # length of that rendering
+    thinking: bool = False  # the head was rendered with the chat template's own thinking switched on
 
 
 class Trajectory(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -108,7 +109,7 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     group_id: str  # the group it belongs to
     member: int  # 0 .. G-1
     task: Task  # what was attempted
-    samples: tuple[Sample, ...]  # one for append-only histories
+    samples: tuple[Sample, ...]  # one for an append-only history, one a turn for a window
     turns: tuple[Turn, ...]  # in order
     reward: float  # sum of step rewards
     success: bool  # binary outcome

@@ -56,7 +56,7 @@ class WriterRecipe(msgspec.Struct, frozen=True, kw_only=True):
     base: str  # name in `RECIPES` of the policy it starts as
     writing: WritingRecipe = WritingRecipe()  # what is imitated
     imitation: ImitationRecipe = ImitationRecipe(  # how: short and gentle, for the play is to stay what it is
-        steps=240, tokens_per_step=3000, matrix_lr=0.008, vector_lr=0.003
+        steps=240, tokens_per_step=3000, matrix_lr=0.008, vector_lr=0.003, threads=1
     )
 
 

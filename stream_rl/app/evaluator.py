@@ -11,7 +11,8 @@ import anyio
 import anyio.to_thread
 
 from stream_rl.app.child import BoardPipe
-from stream_rl.app.parts import open_pool, run_of, start_generator
+from stream_rl.app.parts import num_held_out, open_pool, run_of, start_generator
+from stream_rl.app.windows import windows
 from stream_rl.config import Config
 from stream_rl.messages import EvalLease, FromProducer, TrajectoryDone
 from stream_rl.orchestrator.evaluation import Evaluation
@@ -21,6 +22,7 @@ from stream_rl.producer.rollout import Means
 from stream_rl.producer.service import producer_activities
 from stream_rl.renderer import load_renderer
 from stream_rl.rubrics import vocabulary
+from stream_rl.types import Task
 
 
 async def evaluate(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
@@ -38,14 +40,16 @@ async def evaluate(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
             vocabulary=vocabulary.load(config.judge.vocabulary),
             activities=producer_activities(),
             max_model_len=config.generate.max_model_len,
+            windows=windows(config),
         )
-        summary = await _roll_out(config, means, board)
+        names = tuple(entry.name for entry in config.environments)
+        tasks = evaluation_tasks(names, config.eval.tasks, num_held_out(config, pool))
+        summary = await _roll_out(config, tasks, means, board)
     board({"type": "ready", "engine": generator.engine, **summary})
 
 
-async def _roll_out(config: Config, means: Means, board: BoardPipe) -> dict[str, Any]:
-    names = tuple(e.name for e in config.environments)
-    evaluation = Evaluation(0, evaluation_tasks(names, config.eval.tasks), config.eval.rollouts)
+async def _roll_out(config: Config, tasks: list[Task], means: Means, board: BoardPipe) -> dict[str, Any]:
+    evaluation = Evaluation(0, tasks, config.eval.rollouts)
     leases = deque(_lease(config, evaluation, group_id) for group_id in evaluation.waiting)
     total = len(leases)
     done = 0
@@ -61,9 +65,9 @@ async def _roll_out(config: Config, means: Means, board: BoardPipe) -> dict[str,
             done += 1
             board({"type": "progress", "done": done, "total": total})
 
-    async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as group:
         for _ in range(max(1, config.generate.concurrency // config.eval.rollouts)):
-            tasks.start_soon(work)
+            group.start_soon(work)
     return evaluation.summary()
 
 

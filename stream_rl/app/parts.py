@@ -24,6 +24,12 @@ def open_pool(config: Config) -> WorkerPool:
     return WorkerPool(config.environments)
 
 
+def num_held_out(config: Config, pool: WorkerPool) -> dict[str, int]:
+    """Held-out tasks of each environment whose world counts them."""
+    counts = {entry.name: pool.num_tasks(entry.name, "held_out") for entry in config.environments}
+    return {name: count for name, count in counts.items() if count is not None}
+
+
 async def start_generator(config: Config, run: RunDirectory, model: str, index: int) -> Generator:
     """The configured engine over the folder `model`, whose weights are its version 0."""
     from stream_rl.generate.options import GeneratorOptions

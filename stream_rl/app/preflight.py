@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from envs import registry
+from stream_rl.app.windows import windows
 from stream_rl.config import Config
 from stream_rl.errors import ConfigError, JudgeFailed
 from stream_rl.rubrics import vocabulary, writing
@@ -37,10 +38,11 @@ def check_static(config: Config) -> None:
 
 
 def check_generation(config: Config) -> None:
-    """What rolling out needs: worlds, vocabulary, engine, model. Raises `ConfigError`."""
+    """What rolling out needs: worlds, prompt files, vocabulary, engine, model. Raises `ConfigError`."""
     for i, environment in enumerate(config.environments):
         options = {**environment.options, "data": environment.data} if environment.data else environment.options
         registry.create(environment.name, options, path=f"environments.{i}").close()
+    windows(config)
     vocabulary.load(config.judge.vocabulary, chunk=config.judge.chunk)
     if config.needs_bundles:
         writing.load_template(config.algorithm.writing_prompt)

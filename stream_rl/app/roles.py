@@ -13,7 +13,8 @@ import msgspec
 
 from stream_rl.app.child import BoardPipe, until
 from stream_rl.app.evaluator import evaluate
-from stream_rl.app.parts import open_pool, run_of, start_generator
+from stream_rl.app.parts import num_held_out, open_pool, run_of, start_generator
+from stream_rl.app.windows import windows
 from stream_rl.config import Config, JudgeConfig, JudgeEndpoint
 from stream_rl.link.codec import Decoder
 from stream_rl.messages import ToLearner, ToOrchestrator, ToProducer
@@ -142,6 +143,8 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
             vocabulary.load(config.judge.vocabulary),
             capacity=config.generate.concurrency,
             max_model_len=config.generate.max_model_len,
+            windows=windows(config),
+            num_held_out=num_held_out(config, pool),
             writing=_writing(config),
             mode=config.weights.mode,
         )

@@ -39,6 +39,14 @@ def refuse_impossible(config: Config) -> None:
     names = [e.name for e in config.environments]
     if len(set(names)) != len(names):
         raise ConfigError("environments", f"each name may stand once; got {', '.join(names)}.")
+    for i, entry in enumerate(config.environments):
+        for key in ("template", "thinking"):
+            if getattr(entry, key) and not entry.history:
+                raise ConfigError(
+                    f"environments.{i}.{key}",
+                    "with history = 0 a conversation holds the world's own words and nothing else; "
+                    "set history to the number of past turns a prompt shall show.",
+                )
     if config.needs_judge and not config.judge.endpoints:
         raise ConfigError(
             "judge.endpoints",

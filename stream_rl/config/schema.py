@@ -52,6 +52,10 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
     split: Literal["train"] = "train"  # training split; validation always uses the held-out one
     workers: Count = 1  # worker processes
     step_deadline_s: PositiveFloat = 10.0  # a call that takes longer ends the episode and restarts the worker
+    worker_memory_mib: NonNegative = 4096  # a worker that holds more is replaced between episodes; 0: no limit
+    history: NonNegative = 0  # past turns shown in a prompt that is written anew each turn; 0: all, in one conversation
+    template: str = ""  # with `history`: a prompt file, or a built-in one by name; empty: the world's own
+    thinking: bool = False  # with `history`: the policy thinks first and gives its action in tags
     options: dict[str, Any] = msgspec.field(default_factory=dict)  # the world's own settings, see `stream-rl envs list`
 
 

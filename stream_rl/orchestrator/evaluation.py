@@ -46,30 +46,59 @@ class Evaluation:
         self.waiting.append(group_id)
 
     def summary(self) -> dict[str, Any]:
-        """Success by environment and overall (their plain mean), over valid rollouts.
+        """Success by environment and overall, over valid rollouts.
 
-        `stderr` is that of the overall mean with rollouts of one task as one cluster. None where nothing was valid.
+        `overall` is the plain mean of the environments, however many tasks each has; it is None when one of them has
+        no valid rollout, since a mean of the others would be of another quantity. `stderr` is that of `overall`, with
+        the rollouts of one task as one cluster.
         """
-        by_env: dict[str, dict[str, list[float]]] = {}
+        names = sorted({task.environment for task in self._tasks.values()})
+        by_env = {name: self._of(name) for name in names}
+        rates = [facts["success"] for facts in by_env.values() if facts["valid"]]
+        errors = [facts["stderr"] for facts in by_env.values() if facts["valid"]]
+        whole = bool(names) and len(rates) == len(names)
         valid = [t for t in self._results.values() if t.valid]
-        for t in valid:
-            by_env.setdefault(t.task.environment, {}).setdefault(t.task.id, []).append(float(t.success))
-        success = {env: _mean([x for task in tasks.values() for x in task]) for env, tasks in sorted(by_env.items())}
-        errors = [_clustered_error(list(tasks.values())) for tasks in by_env.values()]
-        turns = [len(t.turns) for t in valid]
-        num_turns = max(1, sum(turns))
         return {
             "version": self.version,
-            "success": {"overall": _mean(list(success.values())) if success else None, "by_env": success},
-            "stderr": math.sqrt(sum(e * e for e in errors)) / len(errors) if errors else None,
+            "success": {
+                "overall": _mean(rates) if whole else None,
+                "by_env": {name: facts["success"] for name, facts in by_env.items() if facts["valid"]},
+            },
+            "stderr": math.sqrt(sum(e * e for e in errors)) / len(errors) if whole else None,
             "tasks": len(self._tasks),
             "rollouts": self.rollouts,
             "valid": len(valid),
             "invalid": len(self._results) - len(valid),
-            "turns_mean": _mean([float(n) for n in turns]) if turns else None,
-            "invalid_action_share": sum(not turn.valid for t in valid for turn in t.turns) / num_turns,
+            **_play(valid),
+            "by_env": by_env,
             "versions": sorted({span.version for t in valid for turn in t.turns for span in turn.spans}),
         }
+
+    def _of(self, environment: str) -> dict[str, Any]:
+        """One environment's part."""
+        results = [t for t in self._results.values() if t.task.environment == environment]
+        valid = [t for t in results if t.valid]
+        clusters: dict[str, list[float]] = {}
+        for t in valid:
+            clusters.setdefault(t.task.id, []).append(float(t.success))
+        return {
+            "success": _mean([float(t.success) for t in valid]) if valid else None,
+            "stderr": _clustered_error(list(clusters.values())) if valid else None,
+            "tasks": sum(task.environment == environment for task in self._tasks.values()),
+            "valid": len(valid),
+            "invalid": len(results) - len(valid),
+            "reward_mean": _mean([t.reward for t in valid]) if valid else None,
+            **_play(valid),
+        }
+
+
+def _play(valid: Sequence[Trajectory]) -> dict[str, Any]:
+    """How valid episodes went, whatever became of them."""
+    turns = [turn for t in valid for turn in t.turns]
+    return {
+        "turns_mean": len(turns) / len(valid) if valid else None,
+        "invalid_action_share": sum(not turn.valid for turn in turns) / max(1, len(turns)),
+    }
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -13,6 +13,7 @@ class ProducerState:
     name: str
     engine: str = ""
     capacity: int = 0  # rollouts it holds at once; 0 until it is ready
+    num_held_out: dict[str, int] = field(default_factory=dict)  # held-out tasks, by environment that counts them
     version: int = -1  # version its generator samples from
     asked: int = -1  # newest version it was told to load
     leases: dict[str, int] = field(default_factory=dict)  # group id -> rollouts
@@ -55,6 +56,15 @@ class Fleet:
     def all_at(self, version: int) -> bool:
         """Whether there is a producer and every ready one samples from `version` or newer."""
         return self.slowest is not None and self.slowest >= version
+
+    @property
+    def num_held_out(self) -> dict[str, int]:
+        """Held-out tasks every ready producer has, by environment; those that no world counts are missing."""
+        counts: dict[str, int] = {}
+        for producer in self.ready:
+            for name, count in producer.num_held_out.items():
+                counts[name] = min(count, counts.get(name, count))
+        return counts
 
     @property
     def running(self) -> int:

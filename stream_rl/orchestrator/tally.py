@@ -110,6 +110,7 @@ class Tally:
                 "train": statistics.fmean([x for rates in by_env.values() for x in rates]) if by_env else None,
                 "by_env": {name: statistics.fmean(rates) for name, rates in sorted(by_env.items())},
             },
+            "by_env": _by_environment(candidates, trained),
             "reward_mean": statistics.fmean(rewards) if rewards else None,
             "lag": {
                 "max": max(lags, default=0),
@@ -152,6 +153,25 @@ class Tally:
             "bank_share": _mean(banked),
             "omitted_turns_mean": _mean([f.offer.omitted_turns for f in candidates if f.offer]),
         }
+
+
+def _by_environment(candidates: Sequence[Flight], trained: Sequence[Flight]) -> dict[str, dict[str, Any]]:
+    """What the candidates of each environment did, and how many of them were trained."""
+    selected = Counter(flight.row.task.environment for flight in trained)
+    flights: dict[str, list[Flight]] = {}
+    for flight in candidates:
+        flights.setdefault(flight.row.task.environment, []).append(flight)
+    out = {}
+    for name, group in sorted(flights.items()):
+        episodes = [t for flight in group for t in flight.valid]
+        out[name] = {
+            "candidate": len(group),
+            "selected": selected[name],
+            "reward_mean": _mean([t.reward for t in episodes]),
+            "turns_mean": _mean([len(t.turns) for t in episodes]),
+            "invalid_action_share": _mean([not turn.valid for t in episodes for turn in t.turns]),
+        }
+    return out
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from fractions import Fraction
 
 import msgspec
 
@@ -22,16 +23,18 @@ class TaskStream:
     """Hands out training tasks. Environments alternate by share (smooth weighted round robin); within one, tasks
     come in index order from an offset that depends on the run's seed, so runs with other seeds see other tasks.
 
-    The order depends on `shares` and `seed` only; `skip` makes a resumed run go on where it was.
+    Shares are kept exactly, as the decimal numbers they are written as: with 0.1 and 0.3 every four tasks that follow
+    each other hold one and three. The order depends on `shares` and `seed` only; `skip` makes a resumed run go on
+    where it was.
     """
 
     def __init__(self, shares: Mapping[str, float], seed: int) -> None:
         """`shares`: relative weight of each environment, > 0."""
         if not shares or any(share <= 0 for share in shares.values()):
             raise ValueError(f"every environment needs a positive share: {dict(shares)}")
-        self._shares = dict(shares)
-        self._total = sum(shares.values())
-        self._credit = dict.fromkeys(shares, 0.0)
+        self._shares = {name: Fraction(repr(share)) for name, share in shares.items()}
+        self._total = sum(self._shares.values())
+        self._credit = dict.fromkeys(shares, Fraction(0))
         self._count = dict.fromkeys(shares, 0)
         self._seed = seed
         self._position = 0
@@ -58,9 +61,13 @@ class TaskStream:
             self.take()
 
 
-def evaluation_tasks(environments: tuple[str, ...], tasks: int) -> list[Task]:
-    """The same `tasks` held-out tasks of every environment, whatever the run's seed."""
-    return [Task(environment=name, split="held_out", index=i) for name in environments for i in range(tasks)]
+def evaluation_tasks(environments: tuple[str, ...], tasks: int, counts: Mapping[str, int] | None = None) -> list[Task]:
+    """The same `tasks` held-out tasks of every environment, whatever the run's seed.
+
+    An environment whose world has fewer, as `counts` says by name, has each of them once.
+    """
+    sizes = {name: min(tasks, (counts or {}).get(name, tasks)) for name in environments}
+    return [Task(environment=name, split="held_out", index=i) for name in environments for i in range(sizes[name])]
 
 
 def task_offset(seed: int) -> int:

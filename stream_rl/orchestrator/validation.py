@@ -51,7 +51,7 @@ class Validation:
             self._end(self._running)
         if self._running is None and self.due():
             names = tuple(e.name for e in state.config.environments)
-            tasks = evaluation_tasks(names, state.config.eval.tasks)
+            tasks = evaluation_tasks(names, state.config.eval.tasks, state.fleet.num_held_out)
             self._running = Evaluation(state.gate.version, tasks, state.config.eval.rollouts)
             state.evaluating = self._running.version
         if self._running and state.stopping is None:

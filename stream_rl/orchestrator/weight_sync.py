@@ -56,6 +56,7 @@ class WeightSync:
         producer = state.fleet.by_peer[peer]
         producer.engine = message.engine
         producer.capacity = message.capacity
+        producer.num_held_out = message.num_held_out
         producer.version = producer.asked = message.version
         state.progress()
         state.event("producer_ready", name=producer.name, engine=message.engine, capacity=message.capacity)

@@ -29,19 +29,54 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.group_id}/{self.member}"
 
 
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn, or a whole conversation, starts from."""
+
+    messages: tuple[Message, ...]  # guidance included
+    ids: Sequence[int]  # [tokens] their rendering, up to where the answer begins
+    thinking: bool = False  # rendered with the chat template's own thinking switched on
+
+
+class _Sequence:
+    """One sample while it grows."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self._prompt = prompt
+        self.ids: list[int] = []
+        self._mask: list[bool] = []
+        self._logprobs: list[float] = []
+        self.observe(prompt.ids)
+
+    def observe(self, ids: Sequence[int]) -> None:
+        self.ids.extend(ids)
+        self._logprobs.extend([0.0] * len(ids))
+        self._mask.extend([False] * len(ids))
+
+    def act(self, sampled: GenerateResult) -> None:
+        self.ids.extend(sampled.token_ids.tolist())
+        self._logprobs.extend(sampled.logprobs.tolist())
+        self._mask.extend([True] * len(sampled.token_ids))
+
+    def sample(self) -> Sample:
+        return Sample(
+            token_ids=np.array(self.ids, dtype=np.int32),
+            loss_mask=np.array(self._mask, dtype=np.bool_),
+            behavior_logprobs=np.array(self._logprobs, dtype=np.float32),
+            head=self._prompt.messages,
+            head_tokens=len(self._prompt.ids),
+            thinking=self._prompt.thinking,
+        )
+
+
 class Episode:
     """Token ids, log-probabilities and turns of one rollout, appended and never changed.
 
-    Calls come in the order begin, (act, answer, [observe])...; `trajectory` may be taken at any moment.
+    Calls come in the order begin, (act, answer, [observe or renew])...; `trajectory` may be taken at any moment.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._head: tuple[Message, ...] = ()
-        self._head_tokens = 0
-        self._ids: list[int] = []
-        self._mask: list[bool] = []
-        self._logprobs: list[float] = []
+        self._sequences: list[_Sequence] = []
         self._turns: list[Turn] = []
         self._acted: tuple[GenerateResult, str, float] | None = None  # an action the world has not answered
         self._result = StepResult(text="")
@@ -50,8 +85,8 @@ class Episode:
 
     @property
     def num_tokens(self) -> int:
-        """Length of the history."""
-        return len(self._ids)
+        """Length of what the next token is sampled after."""
+        return len(self._sequences[-1].ids)
 
     @property
     def num_turns(self) -> int:
@@ -60,25 +95,21 @@ class Episode:
 
     @property
     def prompt_ids(self) -> IntArray:
-        """[tokens] the whole history."""
-        return np.array(self._ids, dtype=np.int32)
+        """[tokens] what the next token is sampled after."""
+        return np.array(self._sequences[-1].ids, dtype=np.int32)
 
-    def begin(self, first_prompt: str, head: tuple[Message, ...], head_ids: Sequence[int]) -> None:
-        """The rendered head."""
+    def begin(self, first_prompt: str, prompt: Prompt) -> None:
+        """The first observation, and what it was rendered into."""
         self._first_prompt = first_prompt
-        self._head = head
-        self._head_tokens = len(head_ids)
-        self.observe(head_ids)
+        self._sequences.append(_Sequence(prompt))
 
     def act(self, sampled: GenerateResult, action: str, generate_s: float) -> None:
         """Append a sampled action."""
-        self._ids.extend(sampled.token_ids.tolist())
-        self._logprobs.extend(sampled.logprobs.tolist())
-        self._mask.extend([True] * len(sampled.token_ids))
+        self._sequences[-1].act(sampled)
         self._acted = (sampled, action, generate_s)
 
     def answer(self, result: StepResult, environment_s: float) -> None:
-        """The world's answer to the last action; its text is appended by `observe`, if another turn follows."""
+        """The world's answer to the last action; `observe` or `renew` shows it, if another turn follows."""
         self._turns.append(self._turn(result, environment_s))
         self._acted = None
         self._result = result
@@ -86,29 +117,24 @@ class Episode:
 
     def observe(self, ids: Sequence[int]) -> None:
         """Append ids that the policy did not sample."""
-        self._ids.extend(ids)
-        self._logprobs.extend([0.0] * len(ids))
-        self._mask.extend([False] * len(ids))
+        self._sequences[-1].observe(ids)
+
+    def renew(self, prompt: Prompt) -> None:
+        """The next action answers a prompt of its own: begin another sample."""
+        self._sequences.append(_Sequence(prompt))
 
     def trajectory(self, seconds: float, error: str | None = None) -> Trajectory:
         """The record so far. An action without an answer becomes a turn with an empty observation."""
         turns = list(self._turns)
         if self._acted is not None:
             turns.append(self._turn(StepResult(text="", valid=False), 0.0))
-        sample = Sample(
-            token_ids=self.prompt_ids,
-            loss_mask=np.array(self._mask, dtype=np.bool_),
-            behavior_logprobs=np.array(self._logprobs, dtype=np.float32),
-            head=self._head,
-            head_tokens=self._head_tokens,
-        )
         plan = self._plan
         return Trajectory(
             id=plan.trajectory_id,
             group_id=plan.group_id,
             member=plan.member,
             task=plan.task,
-            samples=(sample,) if self._ids else (),
+            samples=tuple(sequence.sample() for sequence in self._sequences),
             turns=tuple(turns),
             reward=self._reward,
             success=self._result.success,
@@ -123,10 +149,10 @@ class Episode:
         if self._acted is None:
             raise RuntimeError("an answer to no action")
         sampled, action, generate_s = self._acted
-        # Only the newest action can be unanswered, so it ends the history.
-        stop = len(self._ids)
+        # Only the newest action can be unanswered, so it ends the newest sample.
+        stop = self.num_tokens
         return Turn(
-            sample=0,
+            sample=len(self._sequences) - 1,
             start=stop - len(sampled.token_ids),
             stop=stop,
             spans=sampled.spans,

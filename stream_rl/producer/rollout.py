@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 import anyio
 import msgspec
@@ -14,39 +13,14 @@ from stream_rl.errors import EnvironmentFailed, GenerationFailed, GeneratorBroke
 from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import EnvironmentPool, EnvironmentSession, GenerateRequest, Generator
 from stream_rl.producer.episode import Episode, Plan
-from stream_rl.rubrics.guidance import avoid_text, with_guidance
+from stream_rl.producer.history import History, TurnRenderer, Window, new_history
+from stream_rl.rubrics.guidance import avoid_text
 from stream_rl.rubrics.vocabulary import Vocabulary
 from stream_rl.rubrics.writing import WritingOptions
-from stream_rl.types import Message, StepResult, Trajectory
+from stream_rl.types import StepResult, Trajectory
 
 GENERATE, WRITE, ENVIRONMENT = "generate", "write", "environment"
 _CLOSE_S = 5.0  # an episode that cannot be given back in this time is left to its pool
-
-
-class TurnRenderer(Protocol):
-    """The part of `stream_rl.renderer.Renderer` that rollouts and the writing of bundles need."""
-
-    stop_token_ids: tuple[int, ...]
-
-    def head(self, messages: Sequence[Message]) -> list[int]:
-        """First prompt."""
-        ...
-
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """A prompt that is asked about once."""
-        ...
-
-    def after_action(self, observation: str, ended: bool) -> list[int]:
-        """Ids between two actions."""
-        ...
-
-    def ends_turn(self, ids: Sequence[int]) -> bool:
-        """Whether sampled ids hold the end of turn."""
-        ...
-
-    def decode_action(self, ids: Sequence[int]) -> str:
-        """Sampled ids as text."""
-        ...
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -58,6 +32,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     vocabulary: Vocabulary  # words of the guidance
     activities: ActivityClock  # told what the producer is doing; must know GENERATE, WRITE and ENVIRONMENT
     max_model_len: int  # longest history, in tokens, answer included
+    windows: Mapping[str, Window] = msgspec.field(default_factory=dict)  # by environment; the others are conversations
     writing: WritingOptions | None = None  # how bundles are written; None: no lease asks for any
     deterministic: bool = False  # seed every request; costs speed in the engine
     clock: Callable[[], float] = time.monotonic  # for the times in the record
@@ -92,37 +67,40 @@ async def _play(episode: Episode, plan: Plan, means: Means) -> None:
         with means.activities.during(ENVIRONMENT):
             first = await session.reset(plan.task, plan.seed)
         reset_s = means.clock() - began
-        guide = avoid_text(means.vocabulary, plan.guidance)
-        head = with_guidance([Message(role="user", content=first.text)], guide)
-        ids = means.renderer.head(head)
-        if len(ids) >= means.max_model_len:
+        history = new_history(
+            means.windows.get(plan.task.environment),
+            means.renderer,
+            avoid_text(means.vocabulary, plan.guidance),
+            max_model_len=means.max_model_len,
+            max_tokens=plan.max_tokens,
+        )
+        prompt = history.first(first)
+        if len(prompt.ids) >= means.max_model_len:
             raise EnvironmentFailed(
-                f"the first prompt of {plan.task.id} has {len(ids)} tokens, which leaves no room for an answer in "
-                f"generate.max_model_len = {means.max_model_len}"
+                f"the first prompt of {plan.task.id} has {len(prompt.ids)} tokens, which leaves no room for an answer "
+                f"in generate.max_model_len = {means.max_model_len}"
             )
-        episode.begin(first.text, head, ids)
-        await _turns(episode, plan, means, session, reset_s)
+        episode.begin(first.text, prompt)
+        await _turns(episode, history, plan, means, session, reset_s)
     finally:
         with anyio.move_on_after(_CLOSE_S, shield=True):
             await session.aclose()
 
 
-async def _turns(episode: Episode, plan: Plan, means: Means, session: EnvironmentSession, reset_s: float) -> None:
+async def _turns(
+    episode: Episode, history: History, plan: Plan, means: Means, session: EnvironmentSession, reset_s: float
+) -> None:
     while True:
-        ended, result = await _turn(episode, plan, means, session, reset_s)
+        result = await _turn(episode, history, plan, means, session, reset_s)
         reset_s = 0.0
-        if result.done or episode.num_turns >= plan.max_turns:
+        if result.done or episode.num_turns >= plan.max_turns or not history.go_on(episode, result):
             return
-        between = means.renderer.after_action(result.text, ended)
-        if episode.num_tokens + len(between) >= means.max_model_len:
-            return
-        episode.observe(between)
 
 
 async def _turn(
-    episode: Episode, plan: Plan, means: Means, session: EnvironmentSession, reset_s: float
-) -> tuple[bool, StepResult]:
-    """One action and its answer; also whether the action closed its turn. The first turn's time holds the reset."""
+    episode: Episode, history: History, plan: Plan, means: Means, session: EnvironmentSession, reset_s: float
+) -> StepResult:
+    """One action and its answer. The first turn's time holds the reset."""
     began = means.clock()
     request = GenerateRequest(
         prompt_ids=episode.prompt_ids,
@@ -135,14 +113,13 @@ async def _turn(
     with means.activities.during(GENERATE):
         sampled = await means.generator.generate(request)
     generated = means.clock()
-    ids = sampled.token_ids.tolist()
-    action = means.renderer.decode_action(ids)
+    action = history.action(sampled.token_ids.tolist())
     episode.act(sampled, action, generated - began)
     acting = means.clock()
     with means.activities.during(ENVIRONMENT):
         result = await session.step(action)
     episode.answer(result, means.clock() - acting + reset_s)
-    return means.renderer.ends_turn(ids), result
+    return result
 
 
 def sampler_seed(seed: int, member: int, turn: int) -> int:

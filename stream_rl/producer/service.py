@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 import anyio
@@ -34,7 +34,8 @@ from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import EnvironmentPool, Generator, Link
 from stream_rl.producer.gate import DrainGate, OpenGate
 from stream_rl.producer.group import run_group
-from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, WRITE, Means, TurnRenderer
+from stream_rl.producer.history import TurnRenderer, Window
+from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, WRITE, Means
 from stream_rl.rubrics.vocabulary import Vocabulary
 from stream_rl.rubrics.writing import WritingOptions
 from stream_rl.types import Writing
@@ -57,7 +58,8 @@ class Producer:
 
     `mode` "in_flight" hands an update to the generator at once, which pauses and resumes its requests; "drain" lets
     running groups finish first and holds new ones back until the update is live. `writing` must be given if leases may
-    ask for rubric bundles.
+    ask for rubric bundles. `windows` names the environments whose prompts are windows, `num_held_out` those that count
+    their held-out tasks.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class Producer:
         *,
         capacity: int,
         max_model_len: int,
+        windows: Mapping[str, Window] | None = None,
+        num_held_out: Mapping[str, int] | None = None,
         writing: WritingOptions | None = None,
         mode: Literal["in_flight", "drain"] = "in_flight",
         deterministic: bool = False,
@@ -79,6 +83,7 @@ class Producer:
         self._link = link
         self._generator = generator
         self._capacity = capacity
+        self._num_held_out = dict(num_held_out or {})
         self._stats_every_s = stats_every_s
         self._activities = producer_activities(clock)
         self._means = Means(
@@ -88,6 +93,7 @@ class Producer:
             vocabulary=vocabulary,
             activities=self._activities,
             max_model_len=max_model_len,
+            windows=windows or {},
             writing=writing,
             deterministic=deterministic,
             clock=clock,
@@ -100,7 +106,12 @@ class Producer:
     async def run(self) -> None:
         """Serve. Raises `WeightsRejected` after telling the orchestrator; any other exception is a bug."""
         await self._send(
-            ProducerReady(engine=self._generator.engine, version=self._generator.version, capacity=self._capacity)
+            ProducerReady(
+                engine=self._generator.engine,
+                version=self._generator.version,
+                capacity=self._capacity,
+                num_held_out=self._num_held_out,
+            )
         )
         async with anyio.create_task_group() as group:
             group.start_soon(self._report)

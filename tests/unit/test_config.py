@@ -49,6 +49,12 @@ WRONG = {
     "buffer below a round": ("groups.buffer=3", "groups.buffer", None),
     "more valid than there are": ("groups.min_valid=9", "groups.min_valid", None),
     "no world": ("environments=[]", "environments", None),
+    "a template without a window": ("environments=[{template='x.txt'}]", "environments.0.template", None),
+    "thinking without a window": (
+        "environments=[{name='a'},{name='b',thinking=true}]",
+        "environments.1.thinking",
+        None,
+    ),
     "world twice": ("environments=[{name='a'},{name='a'}]", "environments", None),
     "rised without a judge": ("algorithm.distillation='rised'", "judge.endpoints", None),
     "judge address": ("judge.endpoints=[{url='ftp://x'}]", "judge.endpoints.0.url", None),

@@ -58,6 +58,22 @@ def whole(made: PreTrainedTokenizerFast, messages: list[Message]) -> list[int]:
     return list(made.encode(text, add_special_tokens=False))
 
 
+@pytest.mark.parametrize("render", ["head", "prompt"])
+def test_thinking_is_left_on_where_it_is_asked_for(render: str) -> None:
+    """The switch writes an empty thinking block when it is off, and nothing when it is on."""
+    renderer = Renderer(tokenizer(SWITCHED))
+    made = tokenizer(SWITCHED)
+    asked = "<|im_start|>user\nYou see a door 1.<|im_end|>\n<|im_start|>assistant\n"
+    off, on = getattr(renderer, render)([FIRST]), getattr(renderer, render)([FIRST], thinking=True)
+    assert on == made.encode(asked, add_special_tokens=False)
+    assert off == made.encode(asked + "<think>\n\n</think>\n\n", add_special_tokens=False)
+    assert getattr(renderer, render)([FIRST]) == off
+
+
+def test_a_template_without_the_switch_renders_the_same_either_way(chatml: Renderer) -> None:
+    assert chatml.head([GUIDE, FIRST], thinking=True) == chatml.head([GUIDE, FIRST])
+
+
 @pytest.fixture(scope="module")
 def chatml() -> Renderer:
     return Renderer(tokenizer(CHATML))

@@ -13,9 +13,11 @@ import msgspec
 
 from envs import registry
 from stream_rl.app import defaults, preflight
+from stream_rl.app.windows import windows
 from stream_rl.config import Config
 from stream_rl.errors import ConfigError
-from stream_rl.types import Message, Task
+from stream_rl.producer.history import new_history
+from stream_rl.types import Task
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,18 +78,21 @@ def _policy(config: Config) -> Iterator[Fact]:
     renderer = load_renderer(str(folder))
     yield Fact(name="template", value=f"prefix-preserving ({folder.name})")
     longest = 0
+    limit, answer = config.generate.max_model_len, config.generate.max_tokens
+    shown = windows(config)
     for i, entry in enumerate(config.environments):
-        environment = registry.create(entry.name, entry.options, path=f"environments.{i}")
+        options = {**entry.options, "data": entry.data} if entry.data else entry.options
+        environment = registry.create(entry.name, options, path=f"environments.{i}")
         try:
             for index in range(8):
-                text = environment.reset(Task(environment=entry.name, split="train", index=index), 0).text
-                longest = max(longest, len(renderer.head((Message(role="user", content=text),))))
+                first = environment.reset(Task(environment=entry.name, split="train", index=index), 0)
+                history = new_history(shown.get(entry.name), renderer, "", max_model_len=limit, max_tokens=answer)
+                longest = max(longest, len(history.first(first).ids))
         finally:
             environment.close()
-    limit = config.generate.max_model_len
-    if longest + config.generate.max_tokens > limit:
+    if longest + answer > limit:
         raise ConfigError(
             "generate.max_model_len",
-            f"{limit} tokens cannot hold a first prompt of {longest} and an answer of {config.generate.max_tokens}.",
+            f"{limit} tokens cannot hold a first prompt of {longest} and an answer of {answer}.",
         )
     yield Fact(name="prompts", value=f"first prompts take up to {longest} of {limit} tokens")

@@ -1,4 +1,4 @@
-"""`envs list` and `envs play`."""
+"""`envs list`, `envs play`, `envs check` and `envs serve`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,19 @@ from stream_rl.types import Split, Task
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List worlds, or play one."""
-    return _list(arguments) if arguments.action == "list" else _play(arguments)
+    """Do what the action says."""
+    if arguments.action == "list":
+        return _list(arguments)
+    options = _options(arguments.option)
+    if arguments.action == "play":
+        return _play(arguments, options)
+    if arguments.action == "check":
+        from stream_rl.app.commands.envs_check import check
+
+        return check(arguments, options)
+    from stream_rl.app.commands.envs_serve import serve
+
+    return serve(arguments, options)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -32,8 +43,9 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _play(arguments: argparse.Namespace) -> int:
-    options = _options(arguments.option)
+def _play(arguments: argparse.Namespace, options: dict[str, Any]) -> int:
+    if arguments.data:
+        options = {**options, "data": arguments.data}
     environment = registry.create(arguments.name, options)
     split: Split = "held_out" if arguments.split == "held_out" else "train"
     try:

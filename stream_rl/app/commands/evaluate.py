@@ -36,7 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     success, stderr = summary["success"], summary["stderr"]
     for name, value in success["by_env"].items():
         sys.stdout.write(f"{name}: {value:.3f}\n")
-    overall = "nothing valid" if success["overall"] is None else f"{success['overall']:.3f} +- {stderr:.3f}"
+    overall = (
+        "undefined, a world has no valid rollout"
+        if success["overall"] is None
+        else f"{success['overall']:.3f} +- {stderr:.3f}"
+    )
     sys.stdout.write(
         f"overall: {overall} ({summary['tasks']} tasks x {summary['rollouts']} rollouts, "
         f"{summary['invalid']} invalid, {summary['engine']})\n"

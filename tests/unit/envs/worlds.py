@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from typing import ClassVar
 
-from stream_rl.types import Observation, StepResult, Task
+from stream_rl.types import Observation, Split, StepResult, Task
 
 
 class Counter:
@@ -86,3 +88,52 @@ class Slow(Counter):
     def step(self, action: str) -> StepResult:
         time.sleep(0.03)
         return StepResult(text=action)
+
+
+class Printer(Counter):
+    """Writes to standard output in every way a library may, itself and through a child."""
+
+    def step(self, action: str) -> StepResult:
+        print("progress: 50 %", flush=True)
+        sys.stdout.buffer.write(b"\xff\x00" * 40_000)
+        sys.stdout.flush()
+        os.write(1, b"\x08\x00\x00\x00garbage!")
+        subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+        return super().step(action)
+
+
+class Hungry(Counter):
+    """Takes, and keeps, as many MiB as it is told."""
+
+    kept: ClassVar[list[bytearray]] = []
+
+    def step(self, action: str) -> StepResult:
+        self.kept.append(bytearray(b"\x01") * (int(action) << 20))
+        return StepResult(text=str(os.getpid()))
+
+
+class Counted(Counter):
+    """Knows how many tasks it has."""
+
+    def num_tasks(self, split: Split) -> int | None:
+        return {"train": 12, "held_out": 3}[split]
+
+
+class Uncountable(Counter):
+    def num_tasks(self, split: Split) -> int | None:
+        raise FileNotFoundError(f"{split}.txt is missing")
+
+
+class TwoMethods:
+    """A world that holds nothing."""
+
+    def reset(self, task: Task, seed: int) -> Observation:
+        return Observation(text=task.id)
+
+    def step(self, action: str) -> StepResult:
+        return StepResult(text=action, done=True)
+
+
+class OneMethod:
+    def reset(self, task: Task, seed: int) -> Observation:
+        return Observation(text=task.id)

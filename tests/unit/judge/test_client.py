@@ -207,7 +207,8 @@ async def test_an_endpoint_that_knows_no_limits_of_length_keeps_its_structured_o
     async with judging(endpoint(faulty.url)) as judge:
         assert values(await judge.tag(trajectory(CLEAN))) == GOOD
         assert values(await judge.tag(trajectory(CLEAN))) == GOOD
-    assert [b"maxLength" in r for r in faulty.requests] == [True, False, False]
+    assert [b"maxLength" in r and b"maxItems" in r for r in faulty.requests] == [True, False, False]
+    assert b"max" not in faulty.requests[1].replace(b"max_tokens", b"")
     assert all("response_format" in json.loads(r) for r in faulty.requests)
 
 

@@ -17,6 +17,11 @@ def test_a_key_is_sent_and_not_shown() -> None:
     assert secret.redact(f"bad key {KEY}; url key=sk%2Fsecret%2B1") == "bad key ***; url key=***"
 
 
+def test_a_key_is_hidden_in_every_form_a_server_quotes_it() -> None:
+    secret = Secret('sk/"1"')
+    assert secret.redact('sk/"1" sk/\\"1\\" sk\\/\\"1\\" sk%2F%221%22') == "*** *** *** ***"
+
+
 def test_no_key_no_header_and_nothing_hidden() -> None:
     secret = Secret("")
     assert secret.headers() == {}

@@ -22,7 +22,7 @@ HEAD = (Message(role="user", content="abc"),)
 class WordRenderer:
     """One id a character, as if each message were its text and a closing id."""
 
-    def head(self, messages: Sequence[Message]) -> list[int]:
+    def head(self, messages: Sequence[Message], thinking: bool = False) -> list[int]:
         return [i for m in messages for i in [*(1 + ord(c) % 50 for c in m.content), 60]]
 
 

@@ -81,6 +81,8 @@ class World:
         self.rounds: dict[int, list[SelectedGroup]] = {}
         self.finished: list[str] = []
         self.capacity = 8
+        self.num_held_out: dict[str, int] = {}
+        self.eval_success: Callable[[EvalLease], bool] = lambda lease: True
         self.first_update_s = 0.0  # how long the learner takes over its first round
         self.slow_until = 0  # an update to an older version takes until this one is published
         self.published = anyio.Event()
@@ -95,7 +97,9 @@ class World:
         self.rng = random.Random(0)
 
     def _outcome(self, lease: TrainLease, member: int) -> Trajectory:
-        return trajectory(lease.group_id, member, success=self.rng.random() < 0.5, versions=(self.live["p"],) * 2)
+        success = self.rng.random() < 0.5
+        name = lease.task.environment
+        return trajectory(lease.group_id, member, success=success, versions=(self.live["p"],) * 2, environment=name)
 
     async def play(self, producers: tuple[str, ...] = ("p",)) -> Orchestrator:
         self.live: dict[str, int] = dict.fromkeys(producers, self.version)
@@ -125,7 +129,10 @@ class World:
     async def _producer(self, hub: MemoryHub, name: str) -> None:
         receive: Decoder[ToProducer] = Decoder(ToProducer)
         async with hub.connect(role="producer", name=name, receive=receive) as link:
-            await link.send(ProducerReady(engine="scripted", version=self.live[name], capacity=self.capacity))
+            ready = ProducerReady(
+                engine="scripted", version=self.live[name], capacity=self.capacity, num_held_out=self.num_held_out
+            )
+            await link.send(ready)
             async for delivery in link:
                 match delivery.message:
                     case TrainLease() as lease:
@@ -138,7 +145,14 @@ class World:
                     case EvalLease() as lease:
                         self.evals.append((lease, self.live[name]))
                         self.on_eval(lease)
-                        t = trajectory(lease.group_id, 0, success=True, versions=(self.live[name],), split="held_out")
+                        t = trajectory(
+                            lease.group_id,
+                            0,
+                            success=self.eval_success(lease),
+                            versions=(self.live[name],),
+                            split="held_out",
+                            environment=lease.task.environment,
+                        )
                         await link.send(TrajectoryDone(trajectory=t, purpose="eval"))
                         await link.send(GroupClosed(group_id=lease.group_id))
                     case UpdateWeights(manifest=manifest):

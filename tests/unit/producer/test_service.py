@@ -274,8 +274,11 @@ async def test_accounts_come_every_few_seconds_and_hold_what_is_new() -> None:
     async with serving(ScriptedGenerator(), stats_every_s=0.02) as orchestrator:
         orchestrator.link.deliver(lease("a"))
         await orchestrator.until(GroupClosed)
-        stats = [await orchestrator.until(ProducerStats) for _ in range(3)]
+        for _ in range(3):
+            await orchestrator.until(ProducerStats)
         orchestrator.link.deliver(Finish())
+    # On a busy machine an account may have come before the group was closed.
+    stats = [message for message in orchestrator.seen if isinstance(message, ProducerStats)]
     assert sum(s.generated_tokens for s in stats) == 6
     for s in stats:
         assert s.total_s == pytest.approx(sum(s.states.values()))

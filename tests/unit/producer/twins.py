@@ -13,6 +13,7 @@ from stream_rl.messages import FromProducer, ToProducer
 from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import Delivery, GenerateRequest, GenerateResult
 from stream_rl.producer.episode import Plan
+from stream_rl.producer.history import Window
 from stream_rl.producer.rollout import Means
 from stream_rl.producer.service import producer_activities
 from stream_rl.rubrics.vocabulary import Rubric, Vocabulary
@@ -27,23 +28,23 @@ from stream_rl.types import (
     WeightsManifest,
 )
 
-END, USER, ASK, SYSTEM = 1, 2, 3, 4
+END, USER, ASK, SYSTEM, THINK = 1, 2, 3, 4, 5
 TASK = Task(environment="toy", split="train", index=0)
 
 
 class LetterRenderer:
-    """One id a character; a message is its role, its text and END; ASK asks for an answer."""
+    """One id a character; a message is its role, its text and END; ASK asks for an answer, THINK for thoughts first."""
 
     stop_token_ids: tuple[int, ...] = (END,)
 
-    def head(self, messages: Sequence[Message]) -> list[int]:
+    def head(self, messages: Sequence[Message], thinking: bool = False) -> list[int]:
         ids: list[int] = []
         for message in messages:
             ids += [SYSTEM if message.role == "system" else USER, *map(ord, message.content), END]
-        return [*ids, ASK]
+        return [*ids, ASK, *([THINK] if thinking else [])]
 
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
-        return self.head(messages)
+    def prompt(self, messages: Sequence[Message], thinking: bool = False) -> list[int]:
+        return self.head(messages, thinking)
 
     def after_action(self, observation: str, ended: bool) -> list[int]:
         return [*([] if ended else [END]), USER, *map(ord, observation), END, ASK]
@@ -110,10 +111,15 @@ class ToyWorld:
     """Answers from a list; an exception in it is raised."""
 
     def __init__(
-        self, answers: Sequence[StepResult | Exception], first: str | Exception = "hi", spend: Callable[[], Any] = int
+        self,
+        answers: Sequence[StepResult | Exception],
+        first: str | Exception = "hi",
+        spend: Callable[[], Any] = int,
+        admissible: tuple[str, ...] = (),
     ) -> None:
         self._answers = answers
         self._first = first
+        self._admissible = admissible
         self._spend = spend
         self.opened = 0
         self.closed = 0
@@ -129,7 +135,7 @@ class ToyWorld:
         self.seeds.append(seed)
         if isinstance(self._first, Exception):
             raise self._first
-        return Observation(text=self._first)
+        return Observation(text=self._first, admissible=self._admissible)
 
     def answer(self, turn: int, action: str) -> StepResult:
         self._spend()
@@ -203,6 +209,7 @@ def means(
     *,
     activities: ActivityClock | None = None,
     max_model_len: int = 1000,
+    window: Window | None = None,
     writing: WritingOptions | None = None,
     deterministic: bool = False,
     clock: Callable[[], float] = lambda: 0.0,
@@ -214,6 +221,7 @@ def means(
         vocabulary=vocabulary(),
         activities=activities or producer_activities(clock),
         max_model_len=max_model_len,
+        windows={} if window is None else {TASK.environment: window},
         writing=writing,
         deterministic=deterministic,
         clock=clock,

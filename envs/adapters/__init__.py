@@ -1,0 +1,1 @@
+"""Worlds that others made: `verifiers` environments, TextWorld games, anything behind HTTP."""
