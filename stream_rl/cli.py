@@ -135,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
     for working in (check, offer):
         working.add_argument("--workers", type=_count, default=1, metavar="N", help="worker processes; default 1")
         working.add_argument("--deadline", type=float, default=10.0, metavar="S", help="for one call; default 10")
+        working.add_argument("--start", type=float, default=120.0, metavar="S", help="to be ready; default 120")
         working.add_argument("--memory", type=int, default=4096, metavar="MIB", help="of one worker; default 4096")
     for world in (play, check, offer):
         world.add_argument("--data", default="", metavar="D", help="folder or file of your data")

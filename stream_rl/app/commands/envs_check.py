@@ -51,7 +51,7 @@ async def _try(arguments: argparse.Namespace, options: dict[str, Any]) -> TrialR
         worker_memory_mib=arguments.memory,
     )
     split: Split = "held_out" if arguments.split == "held_out" else "train"
-    async with WorkerPool([config]) as pool:
+    async with WorkerPool([config], start_deadline_s=arguments.start) as pool:
         return await run_trial(
             pool,
             config.name,

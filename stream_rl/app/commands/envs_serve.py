@@ -57,7 +57,7 @@ async def _offer(arguments: argparse.Namespace, options: dict[str, Any]) -> None
         step_deadline_s=arguments.deadline,
         worker_memory_mib=arguments.memory,
     )
-    async with WorkerPool([config]) as pool:
+    async with WorkerPool([config], start_deadline_s=arguments.start) as pool:
         await serve_world(
             pool,
             config.name,
