@@ -236,7 +236,11 @@ def test_interrupted_it_goes_on_from_there(
 
     monkeypatch.setattr(OpenAIJudge, "tag", tag)
     run = write_run(tmp_path / "run", [Group(id="g0", episodes=tuple(episodes(40)))], config=RISED)
-    assert main(["replay", str(run.root)]) == 130
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest-xdist ignores it
+    try:
+        assert main(["replay", str(run.root)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "the same command goes on from here" in capsys.readouterr().err
     assert list((run.root / "replay").glob("*.json")) == []
     assert not list((run.root / "replay").glob("rules*"))
