@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from judge.client import OpenAIJudge
 from judge.transcript import Transcript
 from stream_rl.app.replay.comparison import Comparing, RejudgedGroup
 from stream_rl.app.replay.plan import plan_replay, recorded
@@ -23,7 +21,7 @@ from stream_rl.errors import ConfigError, UsageError
 from stream_rl.observe.archive import ArchivedGroup
 from stream_rl.observe.rundir import RunDirectory
 from stream_rl.rubrics.vocabulary import builtin
-from stream_rl.types import Tag, TagValue, Trajectory, Verdict
+from stream_rl.types import Tag, TagValue, Verdict
 from tests.unit.judge.builders import CLEAN, transcript
 from tests.unit.ledgers import Group, clean_and_lost, write_run
 
@@ -219,37 +217,6 @@ def test_a_limit_judges_the_first_and_compares_whole_rounds_only(
 def episodes(count: int) -> list[Transcript]:
     """No two alike."""
     return [transcript(f"put some mug in desk {i}", ("go to desk 1", "You see nothing.")) for i in range(count)]
-
-
-def test_interrupted_it_goes_on_from_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    original = OpenAIJudge.tag
-
-    async def tag(self: OpenAIJudge, trajectory: Trajectory) -> Verdict:
-        asked.append(trajectory.id)
-        verdict = await original(self, trajectory)
-        if len(asked) == 20:
-            signal.raise_signal(signal.SIGINT)
-        return verdict
-
-    monkeypatch.setattr(OpenAIJudge, "tag", tag)
-    run = write_run(tmp_path / "run", [Group(id="g0", episodes=tuple(episodes(40)))], config=RISED)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest-xdist ignores it
-    try:
-        assert main(["replay", str(run.root)]) == 130
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert "the same command goes on from here" in capsys.readouterr().err
-    assert list((run.root / "replay").glob("*.json")) == []
-    assert not list((run.root / "replay").glob("rules*"))
-    first = len(asked)
-    assert first < 40
-    facts = replay(capsys, str(run.root))
-    assert facts["judged"] == 40
-    assert facts["from_cache"] >= first - 8 - 1  # all but those under way
-    assert len(asked) == first + 40 - facts["from_cache"]
 
 
 # what is refused
