@@ -25,20 +25,21 @@ def _default_interrupt() -> None:
 
 def test_it_goes_on_from_where_it_was_interrupted(tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "r", [Group(id="g0", episodes=tuple(episodes(COUNT)))], config=RISED)
-    first = subprocess.Popen(
-        [sys.executable, "-m", "stream_rl.cli", "replay", "r"],
+    command = [sys.executable, "-m", "stream_rl.cli", "replay", "r"]
+    with subprocess.Popen(
+        command,
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=_default_interrupt,
-    )
-    assert first.stderr is not None
-    assert "rollouts judged" in first.stderr.readline()
-    first.send_signal(signal.SIGINT)
-    rest = first.stderr.read()
-    assert first.wait(20) == 130, rest
+    ) as first:
+        assert first.stderr is not None
+        assert "rollouts judged" in first.stderr.readline()
+        first.send_signal(signal.SIGINT)
+        rest = first.stderr.read()
+        assert first.wait(20) == 130, rest
     assert "the same command goes on from here" in rest
     assert list((tmp_path / "runs" / "r" / "replay").glob("*.json")) == []
     second = run(tmp_path, "replay", "r", "--json")
