@@ -71,7 +71,8 @@ def test_orsd_with_the_policy_that_can_write(tmp_path: Path) -> None:
     assert sum(line["tokens"]["writing"] for line in lines) > 0
     assert sum(line["tokens"]["judge"] for line in lines) > 0
     assert sum(line["tokens"]["teacher"] for line in lines) > 0
-    assert all(line["orsd"]["malformed_share"] < 0.5 for line in lines)
+    shares = [line["orsd"]["malformed_share"] for line in lines]  # None where nothing was written since the last line
+    assert max(share for share in shares if share is not None) < 0.5
     assert any(line["orsd"]["taught_share"] > 0 for line in lines)
     assert any((line["orsd"]["rho_mean"] or 0) > 0 for line in lines)
     assert any((line["distill"]["correction_abs"] or 0) > 0 for line in lines)

@@ -101,7 +101,7 @@ class VllmServer:
                 # `vllm serve` asks for the metadata of a package named vllm, which the CPU build is not.
                 *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
                 *("--served-model-name", MODEL, "--uds", str(self.socket)),
-                *("--max-model-len", "2048", "--max-num-seqs", "8", "--block-size", "32", "--enforce-eager"),
+                *("--max-model-len", "2048", "--max-num-seqs", "8", "--block-size", "32", "--enforce-eager", "--dtype", "float32"),
                 *("--distributed-executor-backend", "uni"),
             ],
             cwd=folder,
