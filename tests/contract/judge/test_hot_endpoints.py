@@ -186,8 +186,10 @@ async def test_a_late_answer_is_fetched_elsewhere_within_the_budget() -> None:
             await tag_all(judge, 300, workers=4)  # 300 requests at 0.1 earn more than ten hedges
             stalling.strike({stall: 1.0})
             verdict = await judge.tag(trajectory(CLEAN))
+            taggings = 301
             while not stalling.counts["stall"]:
                 verdict = await judge.tag(trajectory(CLEAN))
+                taggings += 1
         assert verdict.endpoint == steady.url
         assert verdict.seconds < 2.0  # an attempt alone would have taken half the deadline of 5 s
-        assert len(steady.log) + len(stalling.log) <= 1.1 * (300 + 100)
+        assert len(steady.log) + len(stalling.log) <= 1.1 * taggings + 1
