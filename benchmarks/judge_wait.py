@@ -1,15 +1,21 @@
 """How much of a slow judge the learner has to wait for, with asynchrony to hide it and without.
 
-    python -m benchmarks.judge_wait [--updates 10] [--set A.B=C]... [--json]
+    python -m benchmarks.judge_wait [--updates 20] [--set A.B=C]... [--json]
 
-Three real runs of the embedded RISED configuration, one after the other, in a temporary folder: first one with the
-embedded judge, to learn how long a group takes from its lease to its last rollout; then one at async depth 2 and one at
-depth 0, both with the rule judge behind HTTP as an external endpoint that takes half that time for every answer, in any
-number at once.
+Three real runs of the embedded RISED configuration, one after the other, in a temporary folder, with the rule judge
+behind HTTP as an external endpoint that takes a fixed time for every answer, in any number at once. The first run, at
+depth 0, tells how long a group takes from its lease to its last rollout while nothing else computes. The judge of
+the other two, at depth 2 and at depth 0, takes half that time.
 
 Judge wait is the learner's time in which only verdicts were missing, out of `metrics.jsonl`; shares are of the
-learner's training time (no evaluation, no start of engines). The first update counts separately: nothing lies ahead of
-it that could hide anything. At depth 0 the wait of an update should be one judge latency.
+learner's training time (no evaluation, no start of engines), over the updates in which the pipeline is full: not the
+first S + 1, before which too little lies ahead to hide anything, and not the last S, beside which nothing is generated.
+The share over all updates stands beside it. At depth 0 the wait of an update should be one judge latency.
+
+At depth S a round is leased when version `round - S` goes live, so it has S updates to be generated and judged in. A
+learner that is faster than that waits whatever the judge does, and the judge, as the last step, is what it waits for.
+So every candidate is trained here, which makes the learner the busier side; `--set groups.per_update=16` takes that
+back, and shows the recipe as it is shipped on a machine whose cores generation and training share.
 """
 
 from __future__ import annotations
@@ -35,20 +41,22 @@ from stream_rl.observe.rundir import RunDirectory, read_json_lines
 
 SLOWNESS = 0.5  # of the judge, as a share of the generation time
 HIDDEN_SHARE = 0.02  # what may be left of it at depth 2
-CALIBRATION_UPDATES = 5
+CALIBRATION_UPDATES = 8
+CALIBRATION_S = 1.0  # of the judge: long enough that its computing does not fall into the generation
 DEPTHS = (2, 0)
+MIN_UPDATES = 10
 
 
 class Waited(msgspec.Struct, frozen=True, kw_only=True):
     """One run with a slow judge."""
 
     async_depth: int
-    updates: int
-    update_s: float  # training seconds of an update, median without the first
-    judge_wait_s: float  # of an update, median without the first
-    judge_wait_share: float  # of the training time, first update left out
-    judge_wait_share_all: float  # of the training time, first update included
-    rollout_wait_share: float  # of the training time, first update left out
+    updates: int  # with a full pipeline
+    update_s: float  # training seconds of an update, median
+    judge_wait_s: float  # of an update, mean
+    judge_wait_share: float  # of the training time
+    judge_wait_share_all: float  # of the training time, all updates of the run included
+    rollout_wait_share: float  # of the training time
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,18 +67,20 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Waited, ...]
 
 
-def train(folder: Path, name: str, *settings: str) -> RunDirectory:
-    """One run of `up` to its end."""
-    overrides = [
-        part for setting in ("eval.every=0", "learner.checkpoint_every=0", *settings) for part in ("--set", setting)
-    ]
-    command = [sys.executable, "-m", "stream_rl.cli", "up", str(RECIPES["rised"]), "--name", name, "--json", *overrides]
-    with (folder / f"{name}.log").open("w", encoding="utf-8") as log:
+def train(folder: Path, name: str, latency_s: float, settings: Sequence[str]) -> RunDirectory:
+    """One run of `up` to its end, with a judge that takes `latency_s`."""
+    log = folder / f"{name}.log"
+    with slow_judge(latency_s) as url, log.open("w", encoding="utf-8") as output:
+        endpoint = f'{{url="{url}",concurrency=1024,deadline_s={30 + 10 * latency_s:.0f}}}'
+        common = ("groups.per_update=24", "eval.every=0", "learner.checkpoint_every=0")
+        overrides = [*common, *settings, f"judge.endpoints=[{endpoint}]"]
+        command = [sys.executable, "-m", "stream_rl.cli", "up", str(RECIPES["rised"]), "--name", name, "--json"]
+        command += [part for override in overrides for part in ("--set", override)]
         code = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
         ).returncode
     if code:
-        sys.exit(f"run {name} failed:\n{(folder / f'{name}.log').read_text(encoding='utf-8')[-2000:]}")
+        sys.exit(f"run {name} failed:\n{log.read_text(encoding='utf-8')[-2000:]}")
     return RunDirectory(folder / "runs" / name)
 
 
@@ -90,16 +100,16 @@ def generation_s(run: RunDirectory) -> float:
 def waited(run: RunDirectory, async_depth: int) -> Waited:
     """What the learner's own account of its time says."""
     times = list(learner_times(list(read_json_lines(run.metrics))))
-    steady = times[1:]
+    steady = times[async_depth + 1 : len(times) - async_depth]
 
     def share(part: str, of: Sequence[LearnerTime]) -> float:
         return sum(t.parts[part] for t in of) / sum(t.train_s for t in of)
 
     return Waited(
         async_depth=async_depth,
-        updates=len(times),
+        updates=len(steady),
         update_s=statistics.median(t.train_s for t in steady),
-        judge_wait_s=statistics.median(t.parts["judge_wait"] for t in steady),
+        judge_wait_s=statistics.fmean(t.parts["judge_wait"] for t in steady),
         judge_wait_share=share("judge_wait", steady),
         judge_wait_share_all=share("judge_wait", times),
         rollout_wait_share=share("rollout_wait", steady),
@@ -122,16 +132,13 @@ def measure(updates: int, settings: Sequence[str]) -> Measured:
     """All three runs."""
     with tempfile.TemporaryDirectory(prefix="judge_wait_") as name:
         folder = Path(name)
-        calibration = train(folder, "calibration", *settings, "async_depth=2", f"updates={CALIBRATION_UPDATES}")
-        generation = generation_s(calibration)
+        alone = ("async_depth=0", f"updates={CALIBRATION_UPDATES}")
+        generation = generation_s(train(folder, "calibration", CALIBRATION_S, [*settings, *alone]))
         latency_s = SLOWNESS * generation
         runs = []
         for depth in DEPTHS:
-            with slow_judge(latency_s) as url:
-                endpoint = f'{{url="{url}",concurrency=1024,deadline_s={30 + 10 * latency_s:.0f}}}'
-                judge = f"judge.endpoints=[{endpoint}]"
-                run = train(folder, f"depth-{depth}", *settings, f"async_depth={depth}", f"updates={updates}", judge)
-            runs.append(waited(run, depth))
+            own = (f"async_depth={depth}", f"updates={updates if depth else updates // 2}")
+            runs.append(waited(train(folder, f"depth-{depth}", latency_s, [*settings, *own]), depth))
     return Measured(generation_s=generation, latency_s=latency_s, runs=tuple(runs))
 
 
@@ -139,11 +146,11 @@ def render(measured: Measured) -> str:
     """A table for people."""
     lines = [
         f"generation of a group {measured.generation_s:.2f} s, judge {measured.latency_s:.2f} s",
-        "depth updates update s judge wait s   share with first rollout wait",
+        "depth updates update s judge wait s   share all updates rollout wait",
     ]
     lines += [
         f"{r.async_depth:>5} {r.updates:>7} {r.update_s:>8.2f} {r.judge_wait_s:>12.3f} {r.judge_wait_share:>7.1%} "
-        f"{r.judge_wait_share_all:>10.1%} {r.rollout_wait_share:>12.1%}"
+        f"{r.judge_wait_share_all:>11.1%} {r.rollout_wait_share:>12.1%}"
         for r in measured.runs
     ]
     hidden = measured.runs[0]
@@ -161,7 +168,7 @@ def _serve(latency_s: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--updates", type=int, default=10, help="of each of the two runs with a slow judge")
+    parser.add_argument("--updates", type=int, default=20, help="of the run at depth 2, at least 10; half at depth 0")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override one key; repeatable")
     parser.add_argument("--json", action="store_true", help="print facts as one JSON object")
     parser.add_argument("--serve", type=float, metavar="S", help=argparse.SUPPRESS)
@@ -169,6 +176,8 @@ def main() -> None:
     if arguments.serve is not None:
         _serve(arguments.serve)
         return
+    if arguments.updates < MIN_UPDATES:
+        parser.error(f"--updates {arguments.updates}: expected {MIN_UPDATES} or more")
     measured = measure(arguments.updates, arguments.set)
     print(json.dumps(msgspec.to_builtins(measured)) if arguments.json else render(measured))
 

@@ -64,8 +64,13 @@ WRITERS = {"embedded-writer": WriterRecipe(base="embedded")}
 
 
 def content_key(recipe: EmbeddedRecipe, vocabulary: Vocabulary) -> str:
-    """Hash of the recipe, of the sources of world, player, tokenizer and imitation, and of the vocabulary."""
-    return _key(msgspec.json.encode(recipe, order="sorted"), vocabulary.digest, _SOURCES)
+    """Hash of the recipe, of the sources of world, player, tokenizer and imitation, and of the vocabulary's phrases.
+
+    The policy reads hints and avoid notes alone. How a judge is told to decide a rubric is none of its business.
+    """
+    phrases = [(rubric.id, rubric.hint, rubric.avoid) for rubric in vocabulary.rubrics]
+    ground = hashlib.sha256(msgspec.msgpack.encode(phrases)).hexdigest()
+    return _key(msgspec.json.encode(recipe, order="sorted"), ground, _SOURCES)
 
 
 def writer_key(recipe: WriterRecipe, base_key: str) -> str:

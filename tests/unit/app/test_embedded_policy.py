@@ -16,7 +16,7 @@ from stream_rl.app.embedded_policy import ensure_policy
 from stream_rl.app.embedded_recipe import EmbeddedRecipe, WriterRecipe, content_key, writer_key
 from stream_rl.app.embedded_writing import WritingRecipe
 from stream_rl.errors import ConfigError
-from stream_rl.rubrics.vocabulary import builtin
+from stream_rl.rubrics.vocabulary import Vocabulary, builtin
 
 QUICK = EmbeddedRecipe(shape=SHAPES["tiny"], imitation=ImitationRecipe(steps=3, tokens_per_step=300, threads=1))
 QUICK_WRITER = WriterRecipe(
@@ -110,12 +110,23 @@ def test_an_untrained_writer_is_the_untrained_embedded_policy(tmp_path: Path) ->
     assert folder == ensure_policy("embedded", "random-tiny", tmp_path, ignore)
 
 
-def test_the_key_depends_on_recipe_and_vocabulary() -> None:
+def test_the_key_depends_on_recipe_and_on_the_phrases_the_policy_reads() -> None:
     other_recipe = msgspec.structs.replace(QUICK, seed=1)
-    other_vocabulary = msgspec.structs.replace(builtin(), digest="x")
-    keys = {content_key(QUICK, builtin()), content_key(other_recipe, builtin()), content_key(QUICK, other_vocabulary)}
-    assert len(keys) == 3
+    keys = {content_key(QUICK, builtin()), content_key(other_recipe, builtin())}
+    keys |= {content_key(QUICK, reworded(**{phrase: "something else"})) for phrase in ("hint", "avoid")}
+    assert len(keys) == 4
     assert content_key(QUICK, builtin()) in keys
+
+
+def test_telling_judges_otherwise_how_to_decide_builds_no_new_policy() -> None:
+    for part in ("applies", "positive", "violation", "name"):
+        assert content_key(QUICK, reworded(**{part: "something else"})) == content_key(QUICK, builtin())
+
+
+def reworded(**texts: str) -> Vocabulary:
+    """The built-in vocabulary with other texts in its first rubric."""
+    first, *others = builtin().rubrics
+    return Vocabulary(rubrics=(msgspec.structs.replace(first, **texts), *others), digest="another")
 
 
 def test_a_failed_build_leaves_nothing_that_could_be_taken_for_a_model(tmp_path: Path) -> None:
