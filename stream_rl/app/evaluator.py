@@ -73,13 +73,14 @@ async def _roll_out(config: Config, tasks: list[Task], means: Means, board: Boar
 
 def _lease(config: Config, evaluation: Evaluation, group_id: str) -> EvalLease:
     task = evaluation.task(group_id)
+    limits = config.limits(task.environment)
     return EvalLease(
         group_id=group_id,
         task=task,
         size=config.eval.rollouts,
         seed=stable_seed(config.seed, task.environment, "held_out", task.index),
         temperature=config.eval.temperature,
-        max_tokens=config.generate.max_tokens,
-        max_turns=config.generate.max_turns,
+        max_tokens=limits.max_tokens,
+        max_turns=limits.max_turns,
         deadline_s=config.groups.deadline_s,
     )

@@ -168,11 +168,12 @@ async def learner(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.E
         seed=config.seed,
         temperature=generate.temperature,
         max_model_len=generate.max_model_len,
-        episode_tokens=generate.max_turns * generate.max_tokens,
+        episode_tokens=config.episode_tokens,
         max_lag=config.lag_limit,
         keep_versions=config.async_depth + 2,
         algorithm=config.algorithm,
         learner=config.learner,
+        weights=config.weights,
         dtype=config.policy.dtype,
         resume_from=arguments.checkpoint,
     )

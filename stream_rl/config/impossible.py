@@ -47,6 +47,13 @@ def refuse_impossible(config: Config) -> None:
                     "with history = 0 a conversation holds the world's own words and nothing else; "
                     "set history to the number of past turns a prompt shall show.",
                 )
+        answer, length = config.limits(entry.name).max_tokens, config.generate.max_model_len
+        if answer >= length:
+            raise ConfigError(
+                f"environments.{i}.max_tokens" if entry.max_tokens else "generate.max_tokens",
+                f"an answer of {answer} tokens leaves no room for a prompt in generate.max_model_len = {length}; "
+                f"need at most {length - 1}.",
+            )
     if config.needs_judge and not config.judge.endpoints:
         raise ConfigError(
             "judge.endpoints",
@@ -58,6 +65,12 @@ def refuse_impossible(config: Config) -> None:
             raise ConfigError(
                 f"judge.endpoints.{i}.url", f'{endpoint.url!r} is neither "embedded" nor an http(s) address.'
             )
+    if g.window > config.async_depth + 1:
+        raise ConfigError(
+            "groups.window",
+            f"a window of {g.window} rounds needs as many open at once, and async_depth = {config.async_depth} opens "
+            f"{config.async_depth + 1}; need window <= {config.async_depth + 1}.",
+        )
     if config.async_depth == 0 and config.max_lag:
         raise ConfigError(
             "max_lag",

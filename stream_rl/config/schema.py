@@ -19,6 +19,7 @@ class Groups(Section, frozen=True, kw_only=True):
     size: Count = 8  # G, rollouts of one task
     min_valid: NonNegative = 0  # fewer valid members: the group is discarded and refilled; 0 means half of `size`
     deadline_s: PositiveFloat = 300.0  # a group is closed with what it has after this long
+    window: Count = 1  # rounds within which a finished group takes a straggler's place; 1: none does
     buffer: NonNegative = 0  # groups that may wait, judged, before later rounds stop; 0: (async_depth + 1) * candidates
 
 
@@ -36,8 +37,8 @@ class Generate(Section, frozen=True, kw_only=True):
     engine: Literal["auto", "vllm", "transformers", "scripted"] = "auto"  # "auto": vllm where installed
     producers: Count = 1  # producer processes, each with a generator of its own
     temperature: PositiveFloat = 1.0  # of training rollouts
-    max_tokens: Count = 8  # limit of one turn
-    max_turns: Count = 20  # limit of one episode
+    max_tokens: Count = 8  # limit of one turn, where an environment sets none of its own
+    max_turns: Count = 20  # limit of one episode, where an environment sets none of its own
     max_model_len: Count = 512  # longest token sequence, prompt and answers together
     concurrency: Count = 256  # sequences one generator samples at once
     threads: Count = 1  # CPU threads of one generator
@@ -53,10 +54,24 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
     workers: Count = 1  # worker processes
     step_deadline_s: PositiveFloat = 10.0  # a call that takes longer ends the episode and restarts the worker
     worker_memory_mib: NonNegative = 4096  # a worker that holds more is replaced between episodes; 0: no limit
+    max_turns: NonNegative = 0  # limit of one episode here, in training and validation; 0: generate.max_turns
+    max_tokens: NonNegative = 0  # limit of one turn here, in training and validation; 0: generate.max_tokens
     history: NonNegative = 0  # past turns shown in a prompt that is written anew each turn; 0: all, in one conversation
     template: str = ""  # with `history`: a prompt file, or a built-in one by name; empty: the world's own
     thinking: bool = False  # with `history`: the policy thinks first and gives its action in tags
     options: dict[str, Any] = msgspec.field(default_factory=dict)  # the world's own settings, see `stream-rl envs list`
+
+
+class EpisodeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the episodes of one environment may be."""
+
+    max_turns: int  # turns of an episode
+    max_tokens: int  # tokens of a turn
+
+    @property
+    def episode_tokens(self) -> int:
+        """Most tokens one episode can sample."""
+        return self.max_turns * self.max_tokens
 
 
 class JudgeEndpoint(Section, frozen=True, kw_only=True):
@@ -103,7 +118,8 @@ class Learner(Section, frozen=True, kw_only=True):
 class Weights(Section, frozen=True, kw_only=True):
     """`[weights]`: how versions reach the generators."""
 
-    transport: Literal["files"] = "files"  # safetensors on a shared or memory-backed file system
+    transport: Literal["files", "stream", "nccl"] = "files"  # a shared directory; pulled from the learner; over NCCL
+    dtype: Literal["policy", "bfloat16"] = "policy"  # of published parameters; "bfloat16" rounds them, see docs
     mode: Literal["in_flight", "drain"] = "in_flight"  # "drain": running groups finish before an update
     directory: str = ""  # where version files lie; empty: memory-backed where there is one
     deadline_s: PositiveFloat = 120.0  # a generator that takes longer is restarted
@@ -133,7 +149,7 @@ class Config(Section, frozen=True, kw_only=True):
     seed: NonNegative = 0  # seeds tasks, sampling and the learner
     updates: Count = 40  # optimiser updates of the run
     async_depth: NonNegative = 1  # S, updates generation may run ahead
-    max_lag: NonNegative = 0  # groups older than this are refused by the learner; 0 means async_depth
+    max_lag: NonNegative = 0  # groups older than this are refused by the learner; 0: async_depth + window - 1
     groups: Groups = Groups()
     policy: Policy = Policy()
     generate: Generate = Generate()
@@ -147,10 +163,23 @@ class Config(Section, frozen=True, kw_only=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 0  # the orchestrator's loopback port; 0: any free one
     stall_s: PositiveFloat = 600.0  # no progress for this long ends the run with an explanation
 
+    def limits(self, environment: str) -> EpisodeLimits:
+        """Limits of an environment's episodes: its own, or those of `[generate]`. Raises `KeyError`."""
+        entry = {e.name: e for e in self.environments}[environment]
+        return EpisodeLimits(
+            max_turns=entry.max_turns or self.generate.max_turns,
+            max_tokens=entry.max_tokens or self.generate.max_tokens,
+        )
+
+    @property
+    def episode_tokens(self) -> int:
+        """Most tokens one episode of any environment can sample."""
+        return max(self.limits(entry.name).episode_tokens for entry in self.environments)
+
     @property
     def lag_limit(self) -> int:
-        """The lag a trained group may have at most, in updates."""
-        return self.max_lag or self.async_depth
+        """The lag a trained group may have at most, in updates: S, and W - 1 more for who makes way in a window."""
+        return self.max_lag or self.async_depth + self.groups.window - 1
 
     @property
     def min_valid(self) -> int:

@@ -5,6 +5,9 @@ version r. The gate opens round r only while the live version is at least r - S 
 a group is sampled before its lease. Hence lag = r - (oldest token's version) <= S. At most S + 1 rounds of C groups
 are open at once: (S + 1) * C permits.
 
+With a window W > 1 a straggler may exchange its place with a finished group of a later round, and ends up at most W - 1
+rounds after the one it was admitted to: lag <= S + W - 1. Every round still holds C groups, so permits do not change.
+
 A permit is taken when a group is admitted and comes back when the group is discarded (its place in the round opens
 again: the round is refilled) or when its round is trained *and* the new version is live. Groups a selection leaves out
 come back with their round, not before: returning them early would admit groups of round r + S + 1 under version r.
@@ -27,15 +30,17 @@ class Gate:
     2
     """
 
-    def __init__(self, *, depth: int, candidates: int, last_round: int, version: int = 0) -> None:
-        """`depth` S >= 0, `candidates` C >= 1, rounds `version` .. `last_round` - 1 will be trained."""
-        if depth < 0 or candidates < 1 or not 0 <= version <= last_round:
-            raise ValueError(f"impossible gate: {depth=} {candidates=} {version=} {last_round=}")
+    def __init__(self, *, depth: int, candidates: int, last_round: int, version: int = 0, window: int = 1) -> None:
+        """`depth` S >= 0, `candidates` C >= 1, `window` W >= 1; rounds `version` to `last_round` - 1 are trained."""
+        if depth < 0 or candidates < 1 or window < 1 or not 0 <= version <= last_round:
+            raise ValueError(f"impossible gate: {depth=} {candidates=} {version=} {last_round=} {window=}")
         self._depth = depth
+        self._window = window
         self._candidates = candidates
         self._last_round = last_round
         self._version = version
         self._rounds: dict[str, int] = {}
+        self._admitted: dict[str, int] = {}  # the round each group was admitted to
         self._members: dict[int, dict[str, None]] = {}
 
     @property
@@ -76,11 +81,11 @@ class Gate:
         r = self.open_round
         if r is None:
             raise ValueError(f"no permit for {group_id}: {self.taken} of {self.capacity} are taken")
-        self._take(group_id, r)
+        self._take(group_id, r, r)
         return r
 
-    def restore(self, group_id: str, round_: int) -> None:
-        """Give a group of an earlier process its place back (resume).
+    def restore(self, group_id: str, round_: int, admitted: int | None = None) -> None:
+        """Give a group of an earlier process its place back (resume). `admitted`: its first round, if not this one.
 
         After a crash the live version falls back to a checkpoint's, so restored rounds may lie past version + S and
         `taken` above `capacity`; nothing new is admitted until the rounds in between are trained again.
@@ -89,12 +94,31 @@ class Gate:
             raise ValueError(f"{group_id} of round {round_} cannot be open at version {self._version}")
         if len(self._members.get(round_, ())) >= self._candidates:
             raise ValueError(f"round {round_} is full, {group_id} has no place")
-        self._take(group_id, round_)
+        self._take(group_id, round_, round_ if admitted is None else admitted)
+
+    def may_move(self, group_id: str, round_: int) -> bool:
+        """Whether the window lets a group be trained in `round_`."""
+        return round_ - self._admitted[group_id] < self._window
+
+    def exchange(self, straggler: str, finished: str) -> tuple[int, int]:
+        """Two groups take each other's places. Returns the new round of each. Raises `ValueError` past the window."""
+        early, late = self._rounds[straggler], self._rounds[finished]
+        if not early < late or not self.may_move(straggler, late):
+            raise ValueError(
+                f"{straggler} of round {early} cannot go to round {late}: it was admitted to round "
+                f"{self._admitted[straggler]}, and the window is {self._window}"
+            )
+        for group_id, old, new in ((straggler, early, late), (finished, late, early)):
+            del self._members[old][group_id]
+            self._members[new][group_id] = None
+            self._rounds[group_id] = new
+        return late, early
 
     def discard(self, group_id: str) -> int:
         """Give the permit back; the group's place in its round opens again. Returns the round."""
         r = self._rounds.pop(group_id)
         del self._members[r][group_id]
+        del self._admitted[group_id]
         return r
 
     def is_full(self, round_: int) -> bool:
@@ -114,12 +138,14 @@ class Gate:
             raise ValueError(f"round {round_} is live with {len(groups)} of {self._candidates} groups")
         for group_id in groups:
             del self._rounds[group_id]
+            del self._admitted[group_id]
         del self._members[round_]
         self._version += 1
         return groups
 
-    def _take(self, group_id: str, round_: int) -> None:
+    def _take(self, group_id: str, round_: int, admitted: int) -> None:
         if group_id in self._rounds:
             raise ValueError(f"{group_id} already holds a permit")
         self._rounds[group_id] = round_
+        self._admitted[group_id] = admitted
         self._members.setdefault(round_, {})[group_id] = None

@@ -10,7 +10,7 @@ ledger of another run.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS groups (
   group_id TEXT PRIMARY KEY, position INTEGER NOT NULL, round INTEGER NOT NULL, environment TEXT NOT NULL,
   split TEXT NOT NULL, task_index INTEGER NOT NULL, seed INTEGER NOT NULL, guidance TEXT NOT NULL,
-  state TEXT NOT NULL, attempts INTEGER NOT NULL, reason TEXT, hint TEXT);
+  state TEXT NOT NULL, attempts INTEGER NOT NULL, reason TEXT, hint TEXT, admitted INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS groups_by_round ON groups (round, state);
 CREATE TABLE IF NOT EXISTS transitions (
   id INTEGER PRIMARY KEY, group_id TEXT NOT NULL, state TEXT NOT NULL, detail TEXT, at REAL NOT NULL);
@@ -59,13 +59,14 @@ class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
 
     group_id: str  # unique in the run
     position: int  # place in the task order
-    round: int  # the round it was admitted to
+    round: int  # the round it belongs to
     task: Task  # what it attempts
     seed: int  # of its lease
     guidance: tuple[str, ...]  # rubric ids shown to its rollouts
     state: GroupState  # where it stands
     attempts: int  # leases issued for it
     hint: tuple[str, ...] | None = None  # rubric ids or written criteria for the teacher, once selected
+    admitted: int  # the round it was admitted to; another one than `round` once it made way for a finished group
 
 
 class Ledger:
@@ -79,6 +80,7 @@ class Ledger:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
+            self._add_admitted()
         except sqlite3.DatabaseError as error:
             raise LedgerError(f"{path} cannot be used as a ledger: {error}") from None
         row = self._db.execute("SELECT value FROM meta WHERE key = 'run_id'").fetchone()
@@ -98,7 +100,7 @@ class Ledger:
         """A group is about to be leased for the first time."""
         with self._transaction():
             self._db.execute(
-                "INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'leased', 1, NULL, NULL)",
+                "INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'leased', 1, NULL, NULL, ?)",
                 (
                     row.group_id,
                     row.position,
@@ -108,6 +110,7 @@ class Ledger:
                     row.task.index,
                     row.seed,
                     " ".join(row.guidance),
+                    row.admitted,
                 ),
             )
             self._note(row.group_id, "leased", None, at)
@@ -122,6 +125,19 @@ class Ledger:
                 raise LedgerError(f"{group_id} cannot be leased again: it is not 'leased' in {self._path}")
             self._drop_records(group_id)
             self._note(group_id, "leased", "again", at)
+
+    def move(self, rounds: Mapping[str, int], at: float) -> None:
+        """Groups whose rollouts or verdicts are still out, and finished ones, take each other's rounds."""
+        with self._transaction():
+            for group_id, round_ in rounds.items():
+                done = self._db.execute(
+                    "UPDATE groups SET round = ? WHERE group_id = ?"
+                    " AND state IN ('leased', 'produced', 'judged', 'candidate')",
+                    (round_, group_id),
+                )
+                if done.rowcount != 1:
+                    raise LedgerError(f"{group_id} cannot go to round {round_}: it is selected already ({self._path})")
+                self._note(group_id, "moved", str(round_), at)
 
     def add_trajectory(self, trajectory: Trajectory, purpose: str) -> bool:
         """Keep one record. False: it was there already (a duplicate)."""
@@ -250,7 +266,8 @@ class Ledger:
 
     def _rows(self, where: str, value: int) -> list[GroupRow]:
         rows = self._db.execute(
-            "SELECT group_id, position, round, environment, split, task_index, seed, guidance, state, attempts, hint"
+            "SELECT group_id, position, round, environment, split, task_index, seed, guidance, state, attempts, hint,"
+            " admitted"
             f" FROM groups WHERE {where} ORDER BY position",
             (value,),
         )
@@ -265,9 +282,12 @@ class Ledger:
                 state=state,
                 attempts=attempts,
                 hint=None if hint is None else msgspec.json.decode(hint, type=tuple[str, ...]),
+                admitted=admitted,
             )
-            for group_id, position, round_, environment, split, index, seed, guidance, state, attempts, hint in rows
-        ]
+            for (
+                group_id, position, round_, environment, split, index, seed, guidance, state, attempts, hint, admitted
+            ) in rows
+        ]  # fmt: skip
 
     def next_position(self) -> int:
         """Tickets handed out so far."""
@@ -319,6 +339,14 @@ class Ledger:
         return {str(state): int(count) for state, count in rows}
 
     # inside
+
+    def _add_admitted(self) -> None:
+        """Ledgers made before rounds had a window hold no such column: every group is in its first round there."""
+        columns = [name for _, name, *_ in self._db.execute("PRAGMA table_info(groups)")]
+        if "admitted" not in columns:
+            with self._transaction():
+                self._db.execute("ALTER TABLE groups ADD COLUMN admitted INTEGER NOT NULL DEFAULT 0")
+                self._db.execute("UPDATE groups SET admitted = round")
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._db)

@@ -56,7 +56,6 @@ class Production:
             return
         if state.config.weights.mode == "drain" and state.behind:
             return
-        generate = state.config.generate
         size = state.config.groups.size
         while producer := state.fleet.choose(size, version=state.gate.version):
             flight = await self._next()
@@ -65,14 +64,15 @@ class Production:
             flight.stage = "leased"
             flight.producer = producer.peer
             producer.leases[flight.group_id] = size
+            limits = state.config.limits(flight.row.task.environment)
             lease = TrainLease(
                 group_id=flight.group_id,
                 task=flight.row.task,
                 size=size,
                 seed=flight.row.seed,
-                temperature=generate.temperature,
-                max_tokens=generate.max_tokens,
-                max_turns=generate.max_turns,
+                temperature=state.config.generate.temperature,
+                max_tokens=limits.max_tokens,
+                max_turns=limits.max_turns,
                 deadline_s=state.config.groups.deadline_s,
                 guidance=flight.row.guidance,
                 bundles=state.config.written_bundles,
@@ -101,6 +101,7 @@ class Production:
             guidance=steering.avoid(state.rubric_ids) if guided else (),
             state="leased",
             attempts=1,
+            admitted=round_,
         )
         await state.ledger.do(Ledger.lease, row, state.wall())
         state.gate.admit(row.group_id)
@@ -153,6 +154,7 @@ class Production:
         if flight is None or flight.producer != peer:
             return
         flight.producer = None
+        state.tally.rerolled(message.rerolled, message.rerolled_tokens)
         flight.produced_s = flight.judged_s = state.clock()
         if state.config.needs_bundles:
             writing = message.written or Writing(bundles=(), error="the producer wrote nothing")
@@ -245,13 +247,13 @@ class Production:
         self._bundling.restore({key: await state.ledger.do(Ledger.get, key) for key in self._bundling.keys})
         kept = [row for row in rows if row.round < state.config.updates]
         for row in kept:
-            state.gate.restore(row.group_id, row.round)
+            state.gate.restore(row.group_id, row.round, row.admitted)
             await self._restore_group(row)
         for row in (r for r in rows if r.round >= state.config.updates):  # the run was made shorter
             await state.ledger.do(Ledger.advance, row.group_id, "discarded", state.wall(), "past_the_end")
         for round_ in sorted({row.round for row in kept}):
             for row in await state.ledger.do(Ledger.unselected, round_):
-                state.gate.restore(row.group_id, round_)
+                state.gate.restore(row.group_id, round_, row.admitted)
                 flight = await self._load(row)
                 flight.stage = "unselected"
 

@@ -20,6 +20,7 @@ from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.learning import LearnerState, attribute_waits, judge_wait
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.state import RunState
+from stream_rl.orchestrator.window import exchanges
 from stream_rl.rubrics.guidance import criteria_text, hint_text
 
 
@@ -57,10 +58,39 @@ class Rounds:
             idle_since_eval_s=state.phase.snapshot()["evaluating"],
         )
 
+    async def make_way(self) -> None:
+        """Where groups may move and the learner waits: finished ones of later rounds take the places of stragglers."""
+        state, learner = self._state, self._state.learner
+        if state.config.groups.window == 1 or learner is None or learner.complete:
+            return
+        gate, round_ = state.gate, learner.version
+        if not gate.is_full(round_):
+            return
+        later = [f for r in range(round_ + 1, round_ + state.config.groups.window) for f in state.round(r)]
+        pairs = exchanges(state.round(round_), later, lambda flight, to: gate.may_move(flight.group_id, to))
+        if not pairs:
+            return
+        moves = {}
+        for straggler, finished in pairs:
+            moves[straggler.group_id], moves[finished.group_id] = finished.row.round, straggler.row.round
+        await state.ledger.do(Ledger.move, moves, state.wall())
+        for straggler, finished in pairs:
+            gate.exchange(straggler.group_id, finished.group_id)
+            for flight in (straggler, finished):
+                flight.row = msgspec.structs.replace(flight.row, round=moves[flight.group_id])
+        state.tally.deferred += len(pairs)
+
+    def _closing(self) -> range:
+        """Rounds that may be closed now. With a window only the next one: a closed round lends nobody a group."""
+        gate, learner = self._state.gate, self._state.learner
+        if self._state.config.groups.window == 1:
+            return range(gate.version, gate.version + self._state.depth + 1)
+        return range(0) if learner is None else range(learner.version, learner.version + 1)
+
     async def select(self) -> None:
         """Close every round whose candidates are all there; with 'all', pass each candidate on at once."""
         gate, algorithm = self._state.gate, self._state.config.algorithm
-        for round_ in range(gate.version, gate.version + self._state.depth + 1):
+        for round_ in self._closing():
             flights = self._state.round(round_)
             candidates = [f for f in flights if f.stage == "candidate"]
             complete = gate.is_full(round_) and len(candidates) == len(flights)

@@ -119,12 +119,15 @@ class Orchestrator:
             )
         self._judge_problem: str | None = None
         # A group leased S updates ahead is S updates old when it is trained: more than `max_lag` ahead is in vain.
-        depth = min(config.async_depth, config.lag_limit)
+        depth = min(config.async_depth, config.max_lag or config.async_depth)
+        # Who makes way for a finished group ages by one update a round: more than `max_lag` is in vain, too.
+        window = min(config.groups.window, config.lag_limit - depth + 1)
         gate = Gate(
             depth=depth,
             candidates=config.groups.candidates,
             last_round=max(config.updates, version),
             version=version,
+            window=window,
         )
         self._state = RunState(
             config=config,
@@ -299,6 +302,7 @@ class Orchestrator:
         await self._weights.go_live()
         await self._validation.advance()
         self._weights.push()
+        await self._rounds.make_way()
         await self._rounds.select()  # before leasing: it makes room in the buffer
         await self._production.lease()
         self._rounds.deliver()

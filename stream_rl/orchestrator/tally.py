@@ -5,10 +5,18 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from stream_rl.orchestrator.flight import Flight
 from stream_rl.types import Scores, Trajectory, Verdict, Writing
+
+
+class Episode(NamedTuple):
+    """What is compared between rollouts that count and rollouts that were cut off."""
+
+    turns: int  # answers sampled
+    tokens: int  # sampled
+    reward: float  # earned until then
 
 
 class Tally:
@@ -24,7 +32,10 @@ class Tally:
         self.generated_tokens = 0
         self.discarded_tokens = 0
         self.discarded_rollouts: Counter[str] = Counter()
-        self.invalid_trajectories = 0
+        self.rerolled_attempts: Counter[str] = Counter()
+        self.deferred = 0
+        self.kept: list[Episode] = []
+        self.cut: list[Episode] = []
         self.judge = {"prompt": 0, "completion": 0}
         self.judge_price = 0.0
         self.judge_seconds: list[float] = []
@@ -40,7 +51,8 @@ class Tally:
     def trajectory(self, trajectory: Trajectory) -> None:
         """A training rollout came back."""
         self.generated_tokens += trajectory.num_sampled_tokens
-        self.invalid_trajectories += not trajectory.valid
+        episode = Episode(len(trajectory.turns), trajectory.num_sampled_tokens, trajectory.reward)
+        (self.kept if trajectory.valid else self.cut).append(episode)
 
     def judged(self, answer: Verdict | Scores) -> None:
         """A judging ended."""
@@ -67,6 +79,12 @@ class Tally:
         self.discarded[reason] += 1
         self.discarded_rollouts[reason] += len(flight.trajectories)
         self.discarded_tokens += flight.sampled_tokens
+
+    def rerolled(self, attempts: Mapping[str, int], tokens: int) -> None:
+        """Attempts at rollouts of a group that were dropped and made again, by reason, and their tokens."""
+        self.rerolled_attempts.update(attempts)
+        self.generated_tokens += tokens
+        self.discarded_tokens += tokens
 
     def lost(self, flight: Flight) -> None:
         """What a lost producer had sent of a group is dropped; the group itself is leased again."""
@@ -105,6 +123,7 @@ class Tally:
                 "candidate": len(candidates),
                 "selected": len(trained),
                 "discarded": dict(sorted(self.discarded.items())),
+                "deferred": self.deferred,
             },
             "success": {
                 "train": statistics.fmean([x for rates in by_env.values() for x in rates]) if by_env else None,
@@ -124,8 +143,12 @@ class Tally:
             "turns_mean": statistics.fmean(episode_turns) if episode_turns else None,
             "invalid_action_share": sum(not turn.valid for turn in turns) / num_turns,
             "cut_share": sum(turn.cut for turn in turns) / num_turns,
-            "rollouts": {"discarded": dict(sorted(self.discarded_rollouts.items()))},
-            "invalid_trajectories": self.invalid_trajectories,
+            "rollouts": {
+                "discarded": dict(sorted(self.discarded_rollouts.items())),
+                "rerolled": dict(sorted(self.rerolled_attempts.items())),
+            },
+            "invalid_trajectories": len(self.cut),
+            "cut": {"kept": episode_means(self.kept), "cut": episode_means(self.cut)},
             "judge": {
                 "seconds_mean": statistics.fmean(self.judge_seconds) if self.judge_seconds else None,
                 "abstained_share": self.abstained_tags / self.tags if self.tags else None,
@@ -172,6 +195,12 @@ def _by_environment(candidates: Sequence[Flight], trained: Sequence[Flight]) -> 
             "invalid_action_share": _mean([not turn.valid for t in episodes for turn in t.turns]),
         }
     return out
+
+
+def episode_means(episodes: Sequence[Episode]) -> dict[str, float | None]:
+    """How long episodes were and what they earned, in the mean; None without any."""
+    turns, tokens, rewards = zip(*episodes, strict=True) if episodes else ((), (), ())
+    return {"turns": _mean(turns), "tokens": _mean(tokens), "reward": _mean(rewards)}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -58,7 +58,7 @@ class Validation:
             await self._lease(self._running)
 
     async def _lease(self, evaluation: Evaluation) -> None:
-        state, generate = self._state, self._state.config.generate
+        state = self._state
         size = evaluation.rollouts
         while evaluation.waiting and (producer := state.fleet.choose(size, version=evaluation.version)):
             group_id = evaluation.waiting.popleft()
@@ -66,14 +66,15 @@ class Validation:
             producer.leases[group_id] = size
             await state.ledger.do(Ledger.drop_group, group_id)
             task = evaluation.task(group_id)
+            limits = state.config.limits(task.environment)
             lease = EvalLease(
                 group_id=group_id,
                 task=task,
                 size=size,
                 seed=stable_seed(state.config.seed + evaluation.version, task.environment, "held_out", task.index),
                 temperature=state.config.eval.temperature,
-                max_tokens=generate.max_tokens,
-                max_turns=generate.max_turns,
+                max_tokens=limits.max_tokens,
+                max_turns=limits.max_turns,
                 deadline_s=state.config.groups.deadline_s,
             )
             state.outboxes.post(producer.peer, lease)

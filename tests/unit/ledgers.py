@@ -83,6 +83,7 @@ def write_run(
             guidance=(),
             state="leased",
             attempts=1,
+            admitted=group.round,
         )
         ledger.lease(row, 0.0)
         for t in rollouts(group):

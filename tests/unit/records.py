@@ -87,6 +87,7 @@ def row(group_id: str = "g000000", *, round_: int = 0, position: int = 0, enviro
         guidance=(),
         state="leased",
         attempts=1,
+        admitted=round_,
     )
 
 

@@ -62,6 +62,7 @@ WRONG = {
     "stall before the deadline": ("stall_s=10", "stall_s", None),
     "other split": ("environments=[{split='test'}]", "environments.0.split", None),
     "one member": ("groups.size=1", "groups.size", None),
+    "window without rounds": ("groups.window=3", "groups.window", None),
     "betas": ("learner.betas=[0.9]", "learner.betas", None),
     "no value": ("groups.size", "--set groups.size", None),
 }
@@ -100,6 +101,7 @@ def test_derived_numbers() -> None:
     assert config.min_valid == 4
     assert config.lag_limit == 2
     assert from_dict({"async_depth": 2, "max_lag": 1}).lag_limit == 1
+    assert from_dict({"async_depth": 2, "groups": {"window": 3}}).lag_limit == 4  # 2 + 3 - 1
     assert Config().needs_judge is False
 
 

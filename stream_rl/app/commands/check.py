@@ -78,21 +78,25 @@ def _policy(config: Config) -> Iterator[Fact]:
     renderer = load_renderer(str(folder))
     yield Fact(name="template", value=f"prefix-preserving ({folder.name})")
     longest = 0
-    limit, answer = config.generate.max_model_len, config.generate.max_tokens
+    limit = config.generate.max_model_len
     shown = windows(config)
     for i, entry in enumerate(config.environments):
         options = {**entry.options, "data": entry.data} if entry.data else entry.options
         environment = registry.create(entry.name, options, path=f"environments.{i}")
+        answer = config.limits(entry.name).max_tokens
+        first_prompt = 0
         try:
             for index in range(8):
                 first = environment.reset(Task(environment=entry.name, split="train", index=index), 0)
                 history = new_history(shown.get(entry.name), renderer, "", max_model_len=limit, max_tokens=answer)
-                longest = max(longest, len(history.first(first).ids))
+                first_prompt = max(first_prompt, len(history.first(first).ids))
         finally:
             environment.close()
-    if longest + answer > limit:
-        raise ConfigError(
-            "generate.max_model_len",
-            f"{limit} tokens cannot hold a first prompt of {longest} and an answer of {answer}.",
-        )
+        if first_prompt + answer > limit:
+            raise ConfigError(
+                "generate.max_model_len",
+                f"{limit} tokens cannot hold a first prompt of {entry.name} ({first_prompt} tokens) and an answer of "
+                f"{answer}.",
+            )
+        longest = max(longest, first_prompt)
     yield Fact(name="prompts", value=f"first prompts take up to {longest} of {limit} tokens")

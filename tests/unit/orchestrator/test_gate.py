@@ -69,6 +69,30 @@ def test_restored_groups_keep_their_rounds_after_a_fall_back() -> None:
     assert gate.open_round == 5
 
 
+def test_in_a_window_a_straggler_takes_the_place_of_a_finished_group_of_a_later_round() -> None:
+    gate = Gate(depth=2, candidates=2, last_round=9, window=2)
+    for name in "abcdef":
+        gate.admit(name)
+    assert gate.exchange("a", "c") == (1, 0)
+    assert gate.members(0) == ("b", "c")
+    assert gate.members(1) == ("d", "a")
+    assert gate.taken == 6
+    assert not gate.may_move("a", 2)  # admitted to round 0: 2 rounds later is past a window of 2
+    with pytest.raises(ValueError, match="admitted to round 0, and the window is 2"):
+        gate.exchange("a", "e")
+    with pytest.raises(ValueError, match="cannot go to round 0"):
+        gate.exchange("d", "b")  # a group never goes to an earlier round for one that is late
+    assert gate.exchange("d", "e") == (2, 1)
+
+
+def test_a_restored_straggler_is_as_old_as_its_first_round() -> None:
+    gate = Gate(depth=2, candidates=1, last_round=9, window=2)
+    gate.restore("late", 1, admitted=0)
+    gate.restore("next", 2)
+    with pytest.raises(ValueError, match="admitted to round 0"):
+        gate.exchange("late", "next")
+
+
 @st.composite
 def _schedules(draw: st.DrawFn) -> tuple[int, int, int, list[int]]:
     return (
@@ -80,13 +104,13 @@ def _schedules(draw: st.DrawFn) -> tuple[int, int, int, list[int]]:
 
 
 @settings(deadline=None, max_examples=200)
-@given(_schedules())
+@given(_schedules(), st.integers(1, 4))
 def test_under_any_schedule_lag_is_bounded_and_permits_are_conserved(
-    schedule: tuple[int, int, int, list[int]],
+    schedule: tuple[int, int, int, list[int]], window: int
 ) -> None:
-    """Random admission, failure and training: lag <= S always, permits add up, every round fills, no deadlock."""
+    """Random admission, failure, exchange and training: lag <= S + W - 1, permits add up, every round fills."""
     depth, candidates, last_round, choices = schedule
-    gate = Gate(depth=depth, candidates=candidates, last_round=last_round)
+    gate = Gate(depth=depth, candidates=candidates, last_round=last_round, window=window)
     born: dict[str, int] = {}  # live version when the group was leased: no token of it is older
     rounds: dict[str, int] = {}
     trained: Counter[int] = Counter()
@@ -99,13 +123,17 @@ def test_under_any_schedule_lag_is_bounded_and_permits_are_conserved(
             serial += 1
             born[name] = gate.version
             rounds[name] = gate.admit(name)
-        elif choice < 8 and born:
+        elif choice == 6 and len(born) > 1:
+            early, late = sorted(born)[0], sorted(born)[-1]
+            if rounds[early] < rounds[late] and gate.may_move(early, rounds[late]):
+                rounds[early], rounds[late] = gate.exchange(early, late)
+        elif choice == 7 and born:
             victim = sorted(born)[choice % len(born)]
             assert gate.discard(victim) == rounds.pop(victim)
             del born[victim]
         elif not gate.finished and gate.is_full(gate.version):
             for name in gate.round_live(gate.version):
-                assert 0 <= rounds[name] - born[name] <= depth
+                assert 0 <= rounds[name] - born[name] <= depth + window - 1
                 trained[rounds.pop(name)] += 1
                 del born[name]
         assert gate.taken + gate.free == gate.capacity == (depth + 1) * candidates

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +42,35 @@ def test_a_step_out_of_order_is_refused_and_changes_nothing(ledger: Ledger) -> N
     with pytest.raises(LedgerError, match="does not know it"):
         ledger.advance("g999999", "produced", 0.0)
     assert ledger.counts() == {"leased": 1}
+
+
+def test_groups_take_each_others_rounds_and_keep_the_one_they_were_admitted_to(ledger: Ledger) -> None:
+    ledger.lease(row("late", round_=0), 0.0)
+    ledger.lease(row("ready", round_=1, position=1), 0.0)
+    ledger.advance_all("ready", ("produced", "judged", "candidate"), 0.0)
+    ledger.move({"late": 1, "ready": 0}, 0.0)
+    assert {r.group_id: (r.round, r.admitted) for r in ledger.groups()} == {"late": (1, 0), "ready": (0, 1)}
+
+
+def test_a_selected_group_keeps_its_round(ledger: Ledger) -> None:
+    for i in range(2):
+        ledger.lease(row(f"g{i}", position=i, round_=i), 0.0)
+    ledger.advance_all("g1", ("produced", "judged", "candidate"), 0.0)
+    ledger.select(1, {"g1": None}, [], 0.0)
+    with pytest.raises(LedgerError, match="g1 cannot go to round 0: it is selected already"):
+        ledger.move({"g0": 1, "g1": 0}, 0.0)
+    assert [r.round for r in ledger.groups()] == [0, 1]
+
+
+def test_a_ledger_from_before_windows_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    ledger = Ledger(path, "r")
+    ledger.lease(row(round_=3), 0.0)
+    ledger.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE groups DROP COLUMN admitted")
+    (found,) = Ledger(path, "r").groups()
+    assert (found.round, found.admitted) == (3, 3)
 
 
 def test_a_selection_is_all_or_nothing(ledger: Ledger) -> None:

@@ -225,7 +225,8 @@ async def test_a_run_trains_every_round_evaluates_and_ends_in_order(tmp_path: Pa
     assert max(_lags(world)) <= 2
     lines = list(read_json_lines(world.run_dir.metrics))
     assert [line["step"] for line in lines] == [0, 1, 2, 3]
-    assert all(line["groups"] == {"candidate": 3, "selected": 2, "discarded": {"not_selected": 1}} for line in lines)
+    groups = {"candidate": 3, "selected": 2, "discarded": {"not_selected": 1}, "deferred": 0}
+    assert all(line["groups"] == groups for line in lines)
     assert [e["step"] for e in read_json_lines(world.run_dir.eval)] == [0, 2, 4]
     assert sorted(world.finished) == ["learner", "p"]
     counts = Ledger(world.run_dir.ledger, world.run_dir.run_id).counts()
@@ -239,6 +240,78 @@ async def test_no_token_is_older_than_the_depth_allows(tmp_path: Path, depth: in
     assert max(_lags(world)) <= depth
     lines = list(read_json_lines(world.run_dir.metrics))
     assert max(line["lag"]["max"] for line in lines) == max(_lags(world))
+
+
+class Straggling(World):
+    """The first group's rollouts end when the learner has trained some updates; all others at once."""
+
+    hold_until = 0  # updates
+
+    async def _producer(self, hub: MemoryHub, name: str) -> None:
+        receive: Decoder[ToProducer] = Decoder(ToProducer)
+        enough = anyio.Event()
+        self.on_trained = lambda update: enough.set() if update + 1 == self.hold_until else None
+        async with hub.connect(role="producer", name=name, receive=receive) as link, anyio.create_task_group() as held:
+            await link.send(ProducerReady(engine="scripted", version=0, capacity=64, num_held_out={}))
+
+            async def roll_out(lease: TrainLease, version: int) -> None:
+                if lease.group_id == "g000000":
+                    await enough.wait()
+                for member in range(lease.size):
+                    made = trajectory(lease.group_id, member, versions=(version,))
+                    await link.send(TrajectoryDone(trajectory=made))
+                await link.send(GroupClosed(group_id=lease.group_id))
+
+            async for delivery in link:
+                match delivery.message:
+                    case TrainLease() as lease:
+                        held.start_soon(roll_out, lease, self.live[name])
+                    case UpdateWeights(manifest=manifest):
+                        self.live[name] = manifest.version
+                        report = UpdateReport(version=manifest.version, fingerprint="f", pause_s=0.0, load_s=0.0)
+                        await link.send(WeightsLive(report=report))
+                    case Finish():
+                        delivery.ack()
+                        return
+                delivery.ack()
+
+
+def _windowed(**over: Any) -> Config:
+    return _config(
+        updates=6,
+        async_depth=2,
+        groups={"per_update": 3, "candidates": 3, **over},
+        algorithm={"selection": "all"},
+        eval={"every": 0},
+    )
+
+
+async def test_within_a_window_a_straggler_makes_way_and_is_trained_later(tmp_path: Path) -> None:
+    """Ready after update 2, admitted to round 0 and deferred twice: trained by round 2, at a lag of 2."""
+    world = Straggling(_windowed(window=3), tmp_path)
+    world.hold_until = 2
+    await world.play()
+    assert [k for k in world.rounds if "g000000" in _trained(world, k)] == [2]
+    assert {k: len(groups) for k, groups in world.rounds.items()} == dict.fromkeys(range(6), 3)
+    lines = list(read_json_lines(world.run_dir.metrics))
+    assert [line["groups"]["deferred"] for line in lines] == [1, 1, 0, 0, 0, 0]
+    assert lines[2]["lag"]["max"] == 2
+    everything = [g.group_id for groups in world.rounds.values() for g in groups]
+    assert len(everything) == len(set(everything)) == 18
+
+
+async def test_past_the_window_the_round_waits_for_its_straggler(tmp_path: Path) -> None:
+    """Deferred once, it has to be trained by round 1; it waits for update 2 here, and round 1 waits for it."""
+    world = Straggling(_windowed(window=2), tmp_path)
+    world.hold_until = 2
+    with anyio.move_on_after(1.5) as scope:
+        await world.play()
+    assert scope.cancelled_caught
+    assert {k: len(groups) for k, groups in world.rounds.items()} == {0: 3, 1: 2}
+
+
+def _trained(world: World, update: int) -> set[str]:
+    return {group.group_id for group in world.rounds[update]}
 
 
 async def test_a_generator_that_skips_versions_ends_several_rounds_at_once(tmp_path: Path) -> None:
