@@ -53,6 +53,13 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("run", metavar="RUN", help="name or folder")
     status.add_argument("--json", action="store_true", help="print facts as JSON")
 
+    board = _command(commands, "top", "live board of a run in the terminal; q leaves it")
+    board.add_argument("run", metavar="RUN", help="name or folder")
+
+    page = _command(commands, "page", "serve the live page of a run, also of one that is over; Ctrl-C ends it")
+    page.add_argument("run", metavar="RUN", help="name or folder")
+    page.add_argument("--port", type=int, default=0, help="loopback port; default: any free one")
+
     evaluate = _command(commands, "eval", "held-out validation of a run's last checkpoint or of a model folder")
     evaluate.add_argument("target", metavar="RUN|CHECKPOINT", help="run, checkpoint folder or model folder")
     evaluate.add_argument("--tasks", type=int, help="held-out tasks; default: as configured")
@@ -73,6 +80,14 @@ def parser() -> argparse.ArgumentParser:
     replay.add_argument("--vocabulary", metavar="FILE", help='TOML file, or "builtin"; default: the run\'s own')
     replay.add_argument("--limit", type=int, metavar="N", help="judge the first N rollouts only")
     replay.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    tune = _command(commands, "tune", "change the async depth of a running run, pause it, let it go on")
+    tune.add_argument("run", metavar="RUN", nargs="?", help="name or folder; default: the newest run")
+    tune.add_argument("--async-depth", type=int, metavar="S", help="updates generation may run ahead, up to max_lag")
+    halt = tune.add_mutually_exclusive_group()
+    halt.add_argument("--pause", dest="paused", action="store_true", default=None, help="lease nothing new")
+    halt.add_argument("--go-on", dest="paused", action="store_false", default=None, help="lease again")
+    tune.add_argument("--json", action="store_true", help="print facts as JSON")
 
     judge = _command(commands, "judge", "rule judge and judge endpoints").add_subparsers(
         dest="action", metavar="ACTION", required=True
@@ -132,6 +147,10 @@ def parser() -> argparse.ArgumentParser:
     offer.add_argument(
         "--idle", type=float, default=900.0, metavar="S", help="end sessions unused so long; default 900"
     )
+    setup = envs.add_parser("setup", help="make the venv of a world whose packages cannot share this one")
+    setup.add_argument("name", choices=["appworld"], help="world")
+    setup.add_argument("folder", nargs="?", metavar="DIR", help="the venv; default: appworld in ~/.cache/stream_rl")
+    setup.add_argument("--json", action="store_true", help="print facts as JSON")
     for working in (check, offer):
         working.add_argument("--workers", type=_count, default=1, metavar="N", help="worker processes; default 1")
         working.add_argument("--deadline", type=float, default=10.0, metavar="S", help="for one call; default 10")

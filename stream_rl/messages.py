@@ -85,6 +85,8 @@ class GroupClosed(_Message, frozen=True, kw_only=True):
     group_id: str  # the lease
     states: dict[str, float] = {}  # seconds of this group's rollouts by state (generate, environment, ...)
     written: Writing | None = None  # what the policy wrote about the group; None: it was not asked to
+    rerolled: dict[str, int] = {}  # reason -> attempts at a rollout that were dropped and made again
+    rerolled_tokens: int = 0  # sampled in those attempts
 
 
 class WeightsLive(_Message, frozen=True, kw_only=True):
@@ -199,11 +201,26 @@ class JudgesReply(_Message, frozen=True, kw_only=True):
     error: str | None = None  # why nothing was changed
 
 
+class Tune(_Message, frozen=True, kw_only=True):
+    """Change a run while it goes on. What is None stays."""
+
+    async_depth: int | None = None  # updates generation may run ahead from now on
+    paused: bool | None = None  # True: nothing new is leased for training
+
+
+class TuneReply(_Message, frozen=True, kw_only=True):
+    """How it stands now."""
+
+    async_depth: int  # in force
+    paused: bool  # whether training leases are held back
+    error: str | None = None  # why nothing was changed
+
+
 ToProducer = TrainLease | EvalLease | UpdateWeights | Finish
 FromProducer = ProducerReady | TrajectoryDone | GroupClosed | WeightsLive | WeightsFailed | ProducerStats
 ToLearner = RoundStart | SelectedGroup | SaveCheckpoint | Finish
 FromLearner = LearnerReady | Trained | CheckpointSaved
-ToControl = StatusReply | JudgesReply
-FromControl = StatusRequest | AttachJudge | DetachJudge | ListJudges
+ToControl = StatusReply | JudgesReply | TuneReply
+FromControl = StatusRequest | AttachJudge | DetachJudge | ListJudges | Tune
 ToOrchestrator = FromProducer | FromLearner | FromControl
 FromOrchestrator = ToProducer | ToLearner | ToControl

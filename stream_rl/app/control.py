@@ -6,13 +6,13 @@ import os
 
 from stream_rl.errors import LinkError
 from stream_rl.link.codec import Decoder
-from stream_rl.messages import FromControl, JudgesReply, StatusReply, ToControl
+from stream_rl.messages import FromControl, ToControl
 from stream_rl.observe.rundir import RunDirectory
 
 _ANSWER_S = 5.0
 
 
-async def ask(run: RunDirectory, question: FromControl) -> StatusReply | JudgesReply | None:
+async def ask(run: RunDirectory, question: FromControl) -> ToControl | None:
     """The answer; None when no orchestrator of this run answers any more."""
     from stream_rl.link.limits import Limits
     from stream_rl.link.zmq_link import open_link

@@ -106,6 +106,12 @@ def sentence(event: Mapping[str, Any]) -> str:
         case "judge":
             problem = event.get("problem")
             return f"judge: {problem}" if problem else "judge: answers again"
+        case "async_depth":
+            return f"async depth is {show(event.get('depth'))} from now on"
+        case "paused":
+            return "paused: nothing new is leased until `stream-rl tune RUN --go-on`"
+        case "unpaused":
+            return "going on"
         case "role_restarted":
             code, wait = show(event.get("exit_code")), show(number(event, "wait_s"), ".0f")
             return f"{name} ended with {_exit_words(code)} and is started again after {wait} s"
@@ -116,6 +122,8 @@ def sentence(event: Mapping[str, Any]) -> str:
         case "failing":
             role, code = show(event.get("role")), show(event.get("exit_code"))
             return f"{role} ended with {_exit_words(code)}; the run cannot go on"
+        case "page":
+            return f"watch it at {show(event.get('address'))}"
         case "failed":
             return f"FAILED: {show(event.get('error'))}"
         case "killed":

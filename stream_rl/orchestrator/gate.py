@@ -44,6 +44,17 @@ class Gate:
         self._members: dict[int, dict[str, None]] = {}
 
     @property
+    def depth(self) -> int:
+        """S, updates generation may run ahead."""
+        return self._depth
+
+    def set_depth(self, depth: int) -> None:
+        """Change S from now on. Groups admitted further ahead keep their places; nothing more is until they fit."""
+        if depth < 0:
+            raise ValueError(f"a depth of {depth} is none")
+        self._depth = depth
+
+    @property
     def version(self) -> int:
         """The version that is live on every generator that takes leases."""
         return self._version
@@ -60,8 +71,16 @@ class Gate:
 
     @property
     def free(self) -> int:
-        """Permits nobody holds. Some may be unusable near the end of the run, when no round is left to open."""
+        """Permits nobody holds. Some may be unusable near the end of the run, when no round is left to open.
+
+        0 as well while more are taken than there are: after a resume, or when the depth was lowered.
+        """
         return max(0, self.capacity - self.taken)
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """Rounds that hold groups, oldest first."""
+        return tuple(sorted(r for r, members in self._members.items() if members))
 
     @property
     def open_round(self) -> int | None:

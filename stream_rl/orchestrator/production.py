@@ -52,7 +52,7 @@ class Production:
     async def lease(self) -> None:
         """Issue every lease that gate, producers and the state of the run allow."""
         state = self._state
-        if self._held(state.gate.version) or state.stopping is not None or not state.started:
+        if self._held(state.gate.version) or state.stopping is not None or state.paused or not state.started:
             return
         if state.config.weights.mode == "drain" and state.behind:
             return
@@ -86,7 +86,7 @@ class Production:
             await state.ledger.do(Ledger.lease_again, flight.group_id, state.wall())
             return flight
         round_ = state.gate.open_round
-        if round_ is None or (round_ > state.gate.version and self._buffered() >= state.config.buffer):
+        if round_ is None or (round_ > state.gate.version and self._buffered() >= state.buffer):
             return None  # the round the learner needs next is filled whatever waits, so a full buffer cannot lock
         ticket = self._tickets.take()
         steering = self.steering[ticket.task.environment]

@@ -80,12 +80,12 @@ class Rounds:
                 flight.row = msgspec.structs.replace(flight.row, round=moves[flight.group_id])
         state.tally.deferred += len(pairs)
 
-    def _closing(self) -> range:
+    def _closing(self) -> tuple[int, ...]:
         """Rounds that may be closed now. With a window only the next one: a closed round lends nobody a group."""
         gate, learner = self._state.gate, self._state.learner
         if self._state.config.groups.window == 1:
-            return range(gate.version, gate.version + self._state.depth + 1)
-        return range(0) if learner is None else range(learner.version, learner.version + 1)
+            return gate.rounds
+        return () if learner is None else (learner.version,)
 
     async def select(self) -> None:
         """Close every round whose candidates are all there; with 'all', pass each candidate on at once."""
@@ -175,7 +175,8 @@ class Rounds:
             metrics.get("learner", {}), judge_wait_s=learner.judge_wait_s, eval_overlap_s=learner.eval_overlap_s
         )
         trained = [f for f in round_ if f.group_id in set(message.group_ids)]
-        self._write(state.tally.line(step=message.update, candidates=round_, trained=trained, learner=metrics))
+        line = state.tally.line(step=message.update, candidates=round_, trained=trained, learner=metrics)
+        self._write({**line, "async_depth": state.depth})
         state.manifest = message.manifest
         self._wait_for_round(peer, message.version)
         if message.checkpoint:

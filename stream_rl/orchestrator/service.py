@@ -35,6 +35,7 @@ from stream_rl.messages import (
     ToOrchestrator,
     Trained,
     TrajectoryDone,
+    Tune,
     WeightsFailed,
     WeightsLive,
 )
@@ -50,6 +51,7 @@ from stream_rl.orchestrator.rounds import Rounds
 from stream_rl.orchestrator.standing import in_words, standing
 from stream_rl.orchestrator.state import Board, RunState
 from stream_rl.orchestrator.tally import Tally
+from stream_rl.orchestrator.tuning import Tuning
 from stream_rl.orchestrator.validation import Validation
 from stream_rl.orchestrator.weight_sync import WeightSync
 from stream_rl.orchestrator.writer import LedgerWriter
@@ -134,7 +136,6 @@ class Orchestrator:
             run=run,
             ledger=LedgerWriter(ledger),
             gate=gate,
-            depth=depth,
             vocabulary=vocabulary,
             tags=judge is not None and (config.needs_tags or not config.needs_scores),
             board=board,
@@ -149,6 +150,7 @@ class Orchestrator:
         self._rounds = Rounds(self._state, held=self._validation.awaited)
         self._weights = WeightSync(self._state, self._watch_update)
         self._roster = Roster(self._state, judges)
+        self._tuning = Tuning(self._state)
         self._tasks: anyio.abc.TaskGroup
 
     def go_on_from(self, *, wall_s: float, train_s: float, evaluated: int) -> None:
@@ -170,6 +172,7 @@ class Orchestrator:
                 tasks.start_soon(self._judging.run)
             try:
                 await self._roster.restore()
+                await self._tuning.restore()
                 await self._production.restore()
                 async for event in self._inbox:
                     await self._handle(event)
@@ -268,6 +271,8 @@ class Orchestrator:
                 await self._rounds.checkpoint(message.version, message.path)
             case StatusRequest():
                 self._state.outboxes.post(peer, StatusReply(status=self.status()))
+            case Tune():
+                self._state.outboxes.post(peer, await self._tuning.answer(message))
             case AttachJudge() | DetachJudge() | ListJudges():
                 self._state.outboxes.post(peer, await self._roster.answer(message))
 

@@ -32,7 +32,6 @@ class RunState:
     run: RunDirectory
     ledger: LedgerWriter
     gate: Gate
-    depth: int  # S of the gate
     vocabulary: Vocabulary
     tags: bool  # whether groups wait for verdicts
     board: Board  # is told what people see
@@ -44,6 +43,7 @@ class RunState:
     learner: LearnerState | None = None
     manifest: WeightsManifest | None = None  # newest published weights
     tally: Tally = field(default_factory=Tally)
+    paused: bool = False  # people asked for it: nothing new is leased for training
     stopping: str | None = None  # why, once the run is asked to stop
     finished: bool = False  # everybody was told that it is over
     evaluating: int | None = None  # version under evaluation
@@ -54,13 +54,23 @@ class RunState:
     train_offset_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.phase = StateClock(["starting", "training", "evaluating", "stopping"], self.clock)
+        self.phase = StateClock(["starting", "training", "evaluating", "paused", "stopping"], self.clock)
         self.progress_s = self.clock()
 
     @property
     def rubric_ids(self) -> tuple[str, ...]:
         """The axis of profiles; empty when nothing is tagged."""
         return self.vocabulary.ids if self.tags else ()
+
+    @property
+    def depth(self) -> int:
+        """S in force: that of the configuration, until people change it."""
+        return self.gate.depth
+
+    @property
+    def buffer(self) -> int:
+        """Judged groups that may wait for selection."""
+        return self.config.groups.buffer or self.gate.capacity
 
     @property
     def started(self) -> bool:
@@ -77,8 +87,8 @@ class RunState:
         self.progress_s = self.clock()
 
     def quiet_s(self) -> float:
-        """Seconds without progress; 0 while the run knowingly waits for its judges."""
-        return 0.0 if self.waits_for_judge else self.clock() - self.progress_s
+        """Seconds without progress; 0 while the run knowingly waits, for its judges or for people."""
+        return 0.0 if self.waits_for_judge or self.paused else self.clock() - self.progress_s
 
     def round(self, round_: int) -> list[Flight]:
         """Groups of a round in admission order."""
@@ -104,8 +114,10 @@ class RunState:
             phase = "stopping"
         elif not self.started and self.phase.state == "starting":
             phase = "starting"
+        elif self.evaluating is not None:
+            phase = "evaluating"
         else:
-            phase = "training" if self.evaluating is None else "evaluating"
+            phase = "paused" if self.paused and not self.fleet.running else "training"
         if phase != self.phase.state:
             self.phase.enter(phase)
             self.board({"type": "phase", "phase": phase, **self.times()})
