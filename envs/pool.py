@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 import anyio
@@ -19,7 +19,7 @@ from envs.memory import resident_bytes
 from envs.process import WorkerProcess
 from envs.quarantine import Quarantine
 from stream_rl.config import EnvironmentConfig
-from stream_rl.errors import ConfigError, EnvironmentFailed
+from stream_rl.errors import ConfigError, EnvironmentFailed, EnvironmentLost
 from stream_rl.types import Observation, Split, StepResult, Task
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Backoff:
     [1.0, 2.0, 3.0, 1.0]
     """
 
-    def __init__(self, first_s: float = 0.1, longest_s: float = 30.0, steady_s: float = 30.0) -> None:
+    def __init__(self, first_s: float = 0.1, longest_s: float = 30.0, steady_s: float = 2.0) -> None:
         self._first_s = first_s
         self._longest_s = longest_s
         self._steady_s = steady_s
@@ -48,8 +48,11 @@ class Backoff:
 class WorkerSession:
     """One episode in one life of one worker. Implements `stream_rl.ports.EnvironmentSession`."""
 
-    def __init__(self, worker: WorkerProcess, episode: int, quarantine: Quarantine) -> None:
+    def __init__(
+        self, worker: WorkerProcess, episode: int, quarantine: Quarantine, on_place: Callable[[], None]
+    ) -> None:
         self._worker = worker
+        self._on_place = on_place  # called when the place given back is one that others may wait for
         self._episode = episode
         self._quarantine = quarantine
         self._closed = False
@@ -70,7 +73,10 @@ class WorkerSession:
         """Give the place back. Never waits; may be called twice."""
         if not self._closed:
             self._closed = True
+            was_full = self._worker.full
             self._worker.leave(self._episode)
+            if was_full:
+                self._on_place()
 
 
 class _Slot:
@@ -104,7 +110,7 @@ class WorkerPool:
         self._slots: dict[str, list[_Slot]] = {}
         self._episodes = itertools.count()
         self._group: TaskGroup | None = None
-        self._news = anyio.Event()  # set, and replaced, whenever a slot changes
+        self._news = anyio.Event()  # set, and replaced, whenever a slot changes or a full worker has a place again
         self._num_tasks: dict[str, dict[Split, int | None]] = {}
         self.quarantine = Quarantine()  # tasks that bring workers down
         self.restarts = 0  # workers that ended before the pool did
@@ -150,22 +156,22 @@ class WorkerPool:
     async def open(self, environment: str) -> WorkerSession:
         """A place on the least loaded worker of `environment`; waits while none takes new episodes.
 
-        Raises `EnvironmentFailed` when a restart that was waited for fails.
+        Raises `EnvironmentLost` when a restart that was waited for fails.
         """
         slots = self._of(environment)
         while True:
             up = [slot.worker for slot in slots if slot.worker is not None and slot.worker.accepting]
             if up:
                 least = min(up, key=lambda worker: worker.episodes)
-                return WorkerSession(least, next(self._episodes), self.quarantine)
+                return WorkerSession(least, next(self._episodes), self.quarantine, self._tell)
             old = [slot.trouble for slot in slots]
             await self._news.wait()
             for slot, known in zip(slots, old, strict=True):
                 if slot.trouble is not None and slot.trouble is not known:
-                    raise EnvironmentFailed(f"no worker of {environment} is up: {slot.trouble}")
+                    raise EnvironmentLost(f"no worker of {environment} is up: {slot.trouble}")
 
     async def changed(self) -> None:
-        """Wait until a worker came up or went down."""
+        """Wait until a worker came up or went down, or a place on a full one is free."""
         await self._news.wait()
 
     def _of(self, environment: str) -> list[_Slot]:
@@ -215,5 +221,8 @@ class WorkerPool:
 
     def _change(self, slot: _Slot, worker: WorkerProcess | None, trouble: Exception | None = None) -> None:
         slot.worker, slot.trouble = worker, trouble
+        self._tell()
+
+    def _tell(self) -> None:
         news, self._news = self._news, anyio.Event()
         news.set()

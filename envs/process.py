@@ -32,7 +32,7 @@ from envs.protocol import (
     frame,
 )
 from stream_rl.config import EnvironmentConfig
-from stream_rl.errors import ConfigError, EnvironmentFailed
+from stream_rl.errors import ConfigError, EnvironmentFailed, EnvironmentLost
 from stream_rl.types import Observation, Split, StepResult, Task
 
 _GRACE_S = 2.0  # for a worker to leave by itself once its socket is closed
@@ -54,7 +54,7 @@ class _Call(Generic[A]):
         self.task = task
         self.done = anyio.Event()
         self.answer: A | None = None
-        self.error = ""
+        self.error = EnvironmentFailed()
 
     def succeed(self, answer: object) -> None:
         if not isinstance(answer, self.kind):
@@ -62,7 +62,7 @@ class _Call(Generic[A]):
         self.answer = answer
         self.done.set()
 
-    def fail(self, error: str) -> None:
+    def fail(self, error: EnvironmentFailed) -> None:
         self.error = error
         self.done.set()
 
@@ -112,6 +112,7 @@ class WorkerProcess:
     ) -> None:
         self.pid = process.pid
         self.episodes = 0  # open sessions, for the choice of the least loaded
+        self.max_episodes = 0  # places for them, as the world said at its start; 0: any number
         self.num_tasks: dict[Split, int | None] = {}  # as the world counted them at its start
         self.culprit: Task | None = None  # whose call ran when the worker ended before its time
         self._process = process
@@ -142,17 +143,22 @@ class WorkerProcess:
 
     @property
     def accepting(self) -> bool:
-        """Whether new episodes may begin: it is alive, and holds no more memory than it may."""
-        return self.alive and not self._heavy.is_set()
+        """Whether new episodes may begin: it is alive, has a place, and holds no more memory than it may."""
+        return self.alive and not self.full and not self._heavy.is_set()
+
+    @property
+    def full(self) -> bool:
+        """Whether all its places are taken."""
+        return 0 < self.max_episodes <= self.episodes
 
     async def reset(self, episode: int, task: Task, seed: int) -> Observation:
-        """Begin an episode. Raises `EnvironmentFailed`."""
+        """Begin an episode. Raises `EnvironmentFailed`; `EnvironmentLost` when the worker has ended."""
         self._tasks[episode] = task
         number = next(self._numbers)
         return await self._call(number, Reset(call=number, episode=episode, task=task, seed=seed), Observation, task)
 
     async def step(self, episode: int, action: str) -> StepResult:
-        """Act in an episode. Raises `EnvironmentFailed`."""
+        """Act in an episode. Raises `EnvironmentFailed`; `EnvironmentLost` when the worker has ended."""
         number = next(self._numbers)
         request = Step(call=number, episode=episode, action=action)
         return await self._call(number, request, StepResult, self._tasks.get(episode))
@@ -227,10 +233,11 @@ class WorkerProcess:
                 f"{config.name} holds before its first episode; give it more, or 0 for no limit.",
             )
         self.num_tasks = answer.num_tasks
+        self.max_episodes = answer.max_episodes
 
     async def _call(self, number: int, request: ToWorker, kind: type[A], task: Task | None) -> A:
         if self._cause is not None:
-            raise EnvironmentFailed(self._cause)
+            raise EnvironmentLost(self._cause)
         try:
             data = frame(request)
         except ValueError as error:
@@ -243,7 +250,7 @@ class WorkerProcess:
         self._post(data)
         await call.done.wait()
         if call.answer is None:
-            raise EnvironmentFailed(call.error)
+            raise call.error
         return call.answer
 
     def _post(self, data: bytes) -> None:
@@ -291,7 +298,8 @@ class WorkerProcess:
             case Stepped():
                 call.succeed(message.result)
             case Raised():
-                call.fail(f"{self._label}: the environment raised {message.error}")
+                kind = EnvironmentLost if message.lost else EnvironmentFailed
+                call.fail(kind(f"{self._label}: the environment raised {message.error}"))
 
     async def _watch_deadline(self) -> str:
         while True:
@@ -339,7 +347,7 @@ class WorkerProcess:
             self.culprit = next((call.task for call in self._calls.values()), None)
         self._ended.set()
         for call in self._calls.values():
-            call.fail(cause)
+            call.fail(EnvironmentLost(cause))
         self._calls.clear()
 
 

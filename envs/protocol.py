@@ -61,6 +61,7 @@ class Started(_Message, frozen=True, kw_only=True):
 
     memory_bytes: int  # resident memory with one world made
     num_tasks: dict[Split, int | None]  # tasks of each split; None: the world does not count them
+    max_episodes: int = 0  # that may be open at once; 0: any number
 
 
 class StartFailed(_Message, frozen=True, kw_only=True):
@@ -90,6 +91,7 @@ class Raised(_Message, frozen=True, kw_only=True):
 
     call: int  # which
     error: str  # type and message
+    lost: bool = False  # what held the episode is gone; it may be rolled out again
 
 
 class Heavy(_Message, frozen=True, kw_only=True):

@@ -49,6 +49,17 @@ _BUILT_IN = (
         player="envs.dbbench.player:Player",
     ),
     KnownWorld(
+        name="appworld",
+        target="envs.appworld.world:AppWorld",
+        description="AppWorld: code over the apps of simulated people; upstream's package in a venv of its own",
+        player="envs.appworld.player:Player",
+    ),
+    KnownWorld(
+        name="alfworld",
+        target="envs.alfworld.world:AlfWorld",
+        description="ALFWorld's text games, by the upstream package over its data (option data or $ALFWORLD_DATA)",
+    ),
+    KnownWorld(
         name="verifiers",
         target="envs.adapters.verifiers:Verifiers",
         description="an environment of the package verifiers, by options env and args",
@@ -110,7 +121,7 @@ class _NothingToClose:
     """A world of two methods, which holds nothing that must be released."""
 
     def __init__(self, world: Any) -> None:
-        for name in ("reset", "step", "num_tasks", "admissible"):
+        for name in ("reset", "step", "num_tasks", "admissible", "prepare"):
             if (method := getattr(world, name, None)) is not None:
                 setattr(self, name, method)
 

@@ -36,7 +36,7 @@ from envs.protocol import (
     frame,
 )
 from envs.registry import create
-from stream_rl.errors import ConfigError
+from stream_rl.errors import ConfigError, EnvironmentLost
 from stream_rl.ports import Environment
 from stream_rl.types import Split
 
@@ -69,11 +69,12 @@ class Worker:
         try:
             world = create(start.name, start.options, start.path)
             counts = _count_tasks(world, start.path)
+            places = _prepare(world, start.path)
         except ConfigError as error:
             traceback.print_exc()
             self._send(StartFailed(path=error.path, problem=error.problem, nearest=error.nearest))
             return
-        self._send(Started(memory_bytes=resident_bytes() or 0, num_tasks=counts))
+        self._send(Started(memory_bytes=resident_bytes() or 0, num_tasks=counts, max_episodes=places))
         if start.memory_bytes:
             self._memory_bytes = start.memory_bytes
             bound_data(_LEAP * start.memory_bytes)
@@ -119,7 +120,8 @@ class Worker:
         except Exception as error:
             traceback.print_exc()
             self._forget(request.episode)
-            data = frame(Raised(call=request.call, error=f"{type(error).__name__}: {error}"[:2000]))
+            told = f"{type(error).__name__}: {error}"[:2000]
+            data = frame(Raised(call=request.call, error=told, lost=isinstance(error, EnvironmentLost)))
         self._unsent += data
 
     def _flush(self) -> None:
@@ -168,6 +170,17 @@ def _count_tasks(world: Environment, path: str) -> dict[Split, int | None]:
         raise ConfigError(
             f"{path}.options", f"its tasks cannot be counted: {type(error).__name__}: {error}."
         ) from error
+
+
+def _prepare(world: Environment, path: str) -> int:
+    """Episodes that may be open at once, of a world that has something to start first. Raises `ConfigError`."""
+    prepare = getattr(world, "prepare", None)
+    try:
+        return int(prepare()) if callable(prepare) else 0
+    except ConfigError:
+        raise
+    except Exception as error:  # code of the world's author: a world that cannot be prepared cannot be used
+        raise ConfigError(f"{path}.options", f"it cannot be prepared: {type(error).__name__}: {error}.") from error
 
 
 def _close(environment: Environment) -> None:

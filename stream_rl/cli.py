@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     check = _command(commands, "check", "preflight: everything that can be known to fail before training")
     check.add_argument("config", nargs="*", metavar="CONFIG", help="TOML files; none: the embedded default")
     _set(check)
+    check.add_argument("--quick", action="store_true", help="leave out what starts an engine: log-probability parity")
     check.add_argument("--json", action="store_true", help="print facts as JSON")
 
     status = _command(commands, "status", "one line for each role of a run")
@@ -71,6 +72,18 @@ def parser() -> argparse.ArgumentParser:
     report = _command(commands, "report", "what happened, where the time went, plots")
     report.add_argument("run", metavar="RUN", help="name or folder")
     report.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    simulate = _command(commands, "simulate", "predict a run without running it: step time, waits, who is busy")
+    simulate.add_argument("config", nargs="*", metavar="CONFIG", help="TOML files; none: the embedded default")
+    _set(simulate)
+    source = simulate.add_mutually_exclusive_group()
+    source.add_argument("--from", metavar="RUN", dest="run", help="service times of this run, by name or folder")
+    source.add_argument("--profile", metavar="FILE", help="service times in a file; default: the configuration's own")
+    simulate.add_argument("--updates", type=_count, metavar="N", help="updates to simulate; default: as configured")
+    simulate.add_argument("--seed", type=int, metavar="N", help="of all chance; default: the configuration's")
+    simulate.add_argument("--cores", type=int, metavar="N", help="shared by all roles; 0: each has its own devices")
+    simulate.add_argument("--save", metavar="FILE", help="write the service times that were used, as a profile")
+    simulate.add_argument("--json", action="store_true", help="print facts as JSON")
 
     replay = _command(commands, "replay", "judge a run's training rollouts again, offline, and compare")
     replay.add_argument("run", metavar="RUN", help="name or folder")
@@ -147,6 +160,12 @@ def parser() -> argparse.ArgumentParser:
     offer.add_argument(
         "--idle", type=float, default=900.0, metavar="S", help="end sessions unused so long; default 900"
     )
+    make = envs.add_parser("make", help="make data for a world from what its package ships")
+    make.add_argument("name", help="world")
+    make.add_argument("folder", metavar="DIR", help="where to put it")
+    make.add_argument("--games", type=_count, default=60, metavar="N", help="how many; default 60")
+    make.add_argument("--seed", type=int, default=0, help="of all chance; default 0")
+    make.add_argument("--json", action="store_true", help="print facts as JSON")
     setup = envs.add_parser("setup", help="make the venv of a world whose packages cannot share this one")
     setup.add_argument("name", choices=["appworld"], help="world")
     setup.add_argument("folder", nargs="?", metavar="DIR", help="the venv; default: appworld in ~/.cache/stream_rl")
@@ -162,7 +181,7 @@ def parser() -> argparse.ArgumentParser:
 
     role = commands.add_parser("role", help="run one role; `up` does this for you")
     role.set_defaults(module="role", command="role")
-    role.add_argument("role", choices=["policy", "judge", "orchestrator", "producer", "learner", "evaluate"])
+    role.add_argument("role", choices=["policy", "judge", "orchestrator", "producer", "learner", "evaluate", "parity"])
     role.add_argument("--run", required=True, help="run directory")
     role.add_argument("--address", help="the orchestrator's address")
     role.add_argument("--model", help="policy folder")

@@ -40,6 +40,10 @@ class EnvironmentFailed(StreamRLError):
     """An environment crashed, stalled or could not be reset. The trajectory is invalid; the run goes on."""
 
 
+class EnvironmentLost(EnvironmentFailed):
+    """What held the episode is gone: a worker was killed, a server died. Elsewhere the episode may go well."""
+
+
 class GenerationFailed(StreamRLError):
     """The generator could not finish a request. The trajectory is invalid; the run goes on."""
 

@@ -159,6 +159,17 @@ class CountsTasks(Protocol):
         ...
 
 
+class Prepares(Protocol):
+    """What a world may offer besides `Environment`, when its episodes share something that takes time to start."""
+
+    def prepare(self) -> int:
+        """Start it; called once in a worker process, before its first episode and within the time to get ready.
+
+        Returns how many episodes may be open in this process at once, further ones wait; 0: any number.
+        """
+        ...
+
+
 class EnvironmentSession(Protocol):
     """One episode as the producer sees it: the same calls, awaited. Both raise `EnvironmentFailed`."""
 

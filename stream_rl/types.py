@@ -19,6 +19,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 Split = Literal["train", "held_out"]
 TagValue = Literal["positive", "violation", "not_applicable", "abstained"]
+Transport = Literal["files", "stream", "nccl"]  # how a generator gets the bytes of a version
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     score: float = 0.0  # the world's own graded score, 0 to 1
     valid: bool = True  # False: the action was not understood or did nothing
     admissible: tuple[str, ...] = ()  # actions the world would accept next
+    details: tuple[str, ...] = ()  # of the outcome, as tests that failed; for people: never shown to policy or judge
 
 
 class VersionSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,14 +195,26 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
         return all(score is None for score in self.scores)
 
 
+class TensorRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One tensor of a published version."""
+
+    name: str  # as Hugging Face names it
+    dtype: str  # as safetensors names it: "F32", "BF16", ...
+    shape: tuple[int, ...]  # full shape
+    checksum: str  # XXH3-128 of its bytes, hex
+
+
 class WeightsManifest(msgspec.Struct, frozen=True, kw_only=True):
     """Where one version of the policy lies, and what it must look like once loaded."""
 
     run_id: str  # manifests of another run are refused
     version: int  # the version these weights are
-    path: str  # file (safetensors) to load
-    fingerprint: str  # hex digest over names, dtypes, shapes and bytes
+    path: str  # file (safetensors) to load; with another transport than "files", where it lies at the learner
+    fingerprint: str  # hex digest over names, dtypes, shapes and checksums
     num_bytes: int  # size of the file
+    tensors: tuple[TensorRecord, ...] = ()  # all of them, in the order of the file
+    transport: Transport = "files"  # how a generator gets the bytes
+    address: str = ""  # of the learner's rank 0, for "stream" and "nccl"
 
 
 class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,3 +224,4 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str  # digest the generator computed of what it read
     pause_s: float  # time during which no token was sampled
     load_s: float  # part of it spent loading
+    probe: tuple[float, ...] = ()  # log-probabilities of a fixed prompt under the new weights; empty: not asked

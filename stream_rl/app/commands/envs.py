@@ -1,4 +1,4 @@
-"""`envs list`, `envs play`, `envs check` and `envs serve`."""
+"""`envs list`, `envs play`, `envs check`, `envs serve`, `envs make` and `envs setup`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Do what the action says."""
     if arguments.action == "list":
         return _list(arguments)
+    if arguments.action == "setup":
+        from stream_rl.app.commands.envs_setup import setup
+
+        return setup(arguments)
+    if arguments.action == "make":
+        from stream_rl.app.commands.envs_make import make
+
+        return make(arguments)
     options = _options(arguments.option)
     if arguments.action == "play":
         return _play(arguments, options)
@@ -71,6 +79,7 @@ def play(environment: Environment, task: Task) -> int:
         sys.stdout.write(result.text + "\n")
         if result.done:
             sys.stdout.write("solved\n" if result.success else "over, not solved\n")
+            sys.stdout.writelines(f"  {detail}\n" for detail in result.details)
             return 0 if result.success else 1
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from envs.pool import Backoff, WorkerPool
 from stream_rl.config import EnvironmentConfig
-from stream_rl.errors import ConfigError, EnvironmentFailed
+from stream_rl.errors import ConfigError, EnvironmentFailed, EnvironmentLost
 from stream_rl.types import StepResult, Task
 
 COUNTER = "tests.unit.envs.worlds:Counter"
@@ -68,12 +68,23 @@ async def test_a_raising_environment_loses_its_own_episode_only() -> None:
         for action in ("raise", "wrong type", "wrong field"):
             session = await pool.open(COUNTER)
             await session.reset(TASK, 1)
-            with pytest.raises(EnvironmentFailed, match=r"roof fell in|Expected `object`|Expected `float`"):
+            with pytest.raises(EnvironmentFailed, match=r"roof fell in|Expected `object`|Expected `float`") as caught:
                 await session.step(action)
+            assert not isinstance(caught.value, EnvironmentLost)
             with pytest.raises(EnvironmentFailed, match="not reset, or failed before"):
                 await session.step("a")
         pids = pool.pids
         assert (await bystander.step("a")).text == f"1 in {pids[0]}"
+        assert pool.pids == pids
+
+
+async def test_a_world_that_lost_its_own_server_says_so_and_the_worker_lives() -> None:
+    async with WorkerPool([config()]) as pool:
+        session = await pool.open(COUNTER)
+        await session.reset(TASK, 1)
+        pids = pool.pids
+        with pytest.raises(EnvironmentLost, match="the server is gone"):
+            await session.step("lose")
         assert pool.pids == pids
 
 
@@ -96,9 +107,9 @@ async def test_a_dead_worker_fails_what_it_held_and_comes_back(action: str, caus
         assert sorted(map(where.count, set(where))) == [2, 2]
         doomed = [s for s, pid in zip(held, where, strict=True) if pid == where[0]]
         spared = [s for s, pid in zip(held, where, strict=True) if pid != where[0]]
-        with pytest.raises(EnvironmentFailed, match=cause):
+        with pytest.raises(EnvironmentLost, match=cause):
             await doomed[0].step(action)
-        with pytest.raises(EnvironmentFailed, match=cause):
+        with pytest.raises(EnvironmentLost, match=cause):
             await doomed[1].step("a")
         for session in spared:
             assert (await session.step("a")).text.startswith("2 in ")

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import ClassVar
 
+from stream_rl.errors import EnvironmentLost
 from stream_rl.types import Observation, Split, StepResult, Task
 
 
@@ -27,6 +28,8 @@ class Counter:
     def step(self, action: str) -> StepResult:
         if action == "raise":
             raise RuntimeError("the roof fell in")
+        if action == "lose":
+            raise EnvironmentLost("the server is gone")
         if action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if action == "exit":
