@@ -13,7 +13,7 @@ from pymysql.cursors import SSCursor
 from envs.dbbench.backend import StatementFailed, quoted, show
 from envs.dbbench.fingerprint import ROW_DIGITS
 from envs.dbbench.statements import one_statement
-from stream_rl.errors import EnvironmentFailed
+from stream_rl.errors import EnvironmentLost
 
 _GRACE_S = 0.25  # for the server to end a statement by itself; then the connection is ended from outside
 _IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS
@@ -52,7 +52,7 @@ class MySQLDatabase:
         self._closed = False
 
     def execute(self, sql: str) -> str:
-        """Run one statement. Raises `Refused`, `StatementFailed`, `EnvironmentFailed`."""
+        """Run one statement. Raises `Refused`, `StatementFailed`, `EnvironmentLost`."""
         return self._run(one_statement(sql).text, show)
 
     def row_hashes(self, table: str, columns: Sequence[str]) -> list[str]:
@@ -90,7 +90,7 @@ class MySQLDatabase:
                 raise StatementFailed(f"the statement was stopped: it took longer than {self._limit_s:g} s") from None
             if code in _GONE or not connection.open:
                 self._hang_up()
-                raise EnvironmentFailed(f"dbbench: the database server is gone: {_told(error)}") from None
+                raise EnvironmentLost(f"dbbench: the database server is gone: {_told(error)}") from None
             raise StatementFailed(_told(error)) from None
         except pymysql.MySQLError as error:
             raise StatementFailed(_told(error)) from None

@@ -17,7 +17,7 @@ from envs.dbbench.backend import quoted
 from envs.dbbench.dsn import Server
 from envs.dbbench.mysql_database import MySQLDatabase
 from envs.dbbench.records import Table
-from stream_rl.errors import EnvironmentFailed
+from stream_rl.errors import EnvironmentFailed, EnvironmentLost
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class MySQLServer:
                 self._rows(f"KILL {thread}")
         except pymysql.err.OperationalError as error:
             if error.args[0] != _NO_SUCH_THREAD:
-                raise EnvironmentFailed(f"dbbench: {self._server} is gone: {_told(error)}") from None
+                raise EnvironmentLost(f"dbbench: {self._server} is gone: {_told(error)}") from None
 
     def drop(self, name: str) -> None:
         """Remove an episode's database and user. What a server that is gone still has, the next process drops."""
@@ -153,7 +153,7 @@ class MySQLServer:
     def _connect(self, user: str, password: str, *, timeout_s: float, database: str | None = None) -> Any:
         server = self._server
         if server.socket and not os.path.exists(server.socket):  # pymysql would leave an open file behind
-            raise EnvironmentFailed(f"dbbench: no connection to {server}: there is no such socket")
+            raise EnvironmentLost(f"dbbench: no connection to {server}: there is no such socket")
         try:
             return pymysql.connect(
                 user=user,
@@ -175,7 +175,7 @@ class MySQLServer:
                 write_timeout=timeout_s,
             )
         except pymysql.MySQLError as error:
-            raise EnvironmentFailed(f"dbbench: no connection to {server}: {_told(error)}") from None
+            raise EnvironmentLost(f"dbbench: no connection to {server}: {_told(error)}") from None
 
 
 def _told(error: Exception) -> str:

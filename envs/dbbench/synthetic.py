@@ -66,6 +66,7 @@ _THEMES = (
         numbers=("Hired (year)", "Salary"),
     ),
 )
+SYNTHETIC = "synthetic"  # in place of a file: these tasks
 _KINDS = ("lookup", "count", "total", "largest", "smallest", "above", "insert", "update", "delete")
 _FEWEST_ROWS, _MOST_ROWS = 6, 14
 _LARGEST_NUMBER = 2000

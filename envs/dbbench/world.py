@@ -14,7 +14,7 @@ from envs.dbbench.data import SplitBy, draw, load, select
 from envs.dbbench.instructions import first_message
 from envs.dbbench.records import Record
 from envs.dbbench.statements import Refused
-from envs.dbbench.synthetic import generate
+from envs.dbbench.synthetic import SYNTHETIC, generate
 from stream_rl.errors import ConfigError, EnvironmentFailed
 from stream_rl.types import Observation, Split, StepResult, Task
 
@@ -25,7 +25,7 @@ OVER = "The episode is over."
 class DBBenchOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[environments.options]` of this world."""
 
-    data: str = ""  # AgentBench's file or folder of files; empty: generated tasks
+    data: str = ""  # AgentBench's file or folder of files; empty or "synthetic": generated tasks
     split_by: SplitBy = "tables"  # what is held out: one table in five, or upstream's standard and test "files"
     form: Form = "text"  # how actions are written: upstream's "text" form, or "tool" calls as JSON
     backend: BackendName = "sqlite"  # "mysql" for published numbers
@@ -72,7 +72,7 @@ class DBBench:
         except msgspec.ValidationError as error:
             raise ConfigError("environments.options", f"dbbench: {given} cannot be used: {error}.") from None
         self._splits: dict[Split, tuple[Record, ...]] = {}
-        if data:
+        if data and data != SYNTHETIC:
             records = load(data).records
             for split in ("train", "held_out"):
                 self._splits[split] = select(records, split, self.options.split_by)

@@ -67,7 +67,8 @@ def _by_spacy(model: str) -> NounFinder:
     except (ImportError, OSError) as error:
         raise ConfigError(
             "environments.options.nouns",
-            f'webshop: the spaCy model {model!r} cannot be loaded ({error}); install it, or use nouns = "rule".',
+            f"webshop: the spaCy model {model!r} cannot be loaded ({error}); install spaCy with pip install "
+            f"'stream-rl[webshop]' and the model with python -m spacy download {model}, or use nouns = \"rule\".",
         ) from error
 
     def find(title: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from envs.webshop.search import Search
 from envs.webshop.synthetic import synthetic_data
 from stream_rl.errors import ConfigError
 
+SYNTHETIC = "synthetic"  # in place of a folder: a catalogue made from the seed
 SYNTHETIC_PRODUCTS = 120
 
 
@@ -31,18 +32,18 @@ class Shop:
 
 @lru_cache(maxsize=2)
 def open_shop(data: str, products: int, seed: int) -> Shop:
-    """The shop over the folder `data`, or a synthetic one; made once a process.
+    """The shop over the folder `data`; empty or "synthetic": a synthetic one. Made once a process.
 
     `products`: entries used, 0 for all, or for 120 synthetic ones. Raises `ConfigError` for data without two goals.
     """
-    if data:
+    if data and data != SYNTHETIC:
         shop = Shop(read_data(data), seed, products or None)
     else:
         shop = Shop(synthetic_data(products or SYNTHETIC_PRODUCTS, seed), seed)
     if len(shop.goals) < 2:
         raise ConfigError(
             "environments.options",
-            f"webshop: {len(shop.catalogue)} products of {data or 'the synthetic catalogue'!r} have "
+            f"webshop: {len(shop.catalogue)} products of {data or SYNTHETIC!r} have "
             f"{len(shop.goals)} goals, and at least 2 are needed: one to train on, one to evaluate.",
         )
     return shop

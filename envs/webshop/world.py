@@ -22,7 +22,7 @@ ANY_SEARCH = "search[<your query>]"  # how the search bar is listed among the ad
 class WebShopOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[environments.options]` of this world."""
 
-    data: str = ""  # folder with upstream's three JSON files; empty: a synthetic catalogue
+    data: str = ""  # folder with upstream's three JSON files; empty or "synthetic": a synthetic catalogue
     products: Annotated[int, msgspec.Meta(ge=0)] = 0  # first entries of the data to use; 0: all, or 120 synthetic ones
     mode: Literal["text", "rich"] = "text"  # upstream's observation modes
     nouns: str = "rule"  # finds the nouns of titles: "rule", or "spacy:<model>" as upstream does

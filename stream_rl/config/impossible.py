@@ -54,6 +54,7 @@ def refuse_impossible(config: Config) -> None:
                 f"an answer of {answer} tokens leaves no room for a prompt in generate.max_model_len = {length}; "
                 f"need at most {length - 1}.",
             )
+    _refuse_servers(config)
     if config.needs_judge and not config.judge.endpoints:
         raise ConfigError(
             "judge.endpoints",
@@ -70,6 +71,17 @@ def refuse_impossible(config: Config) -> None:
             "groups.window",
             f"a window of {g.window} rounds needs as many open at once, and async_depth = {config.async_depth} opens "
             f"{config.async_depth + 1}; need window <= {config.async_depth + 1}.",
+        )
+    if config.weights.content == "lora":
+        raise ConfigError(
+            "weights.content",
+            "'lora' publishes adapters alone, and the learner trains all parameters: adapters need the package peft, "
+            "which is not among this project's requirements; use 'full'.",
+        )
+    if config.weights.transport == "nccl" and config.generate.engine not in ("auto", "vllm"):
+        raise ConfigError(
+            "weights.transport",
+            f"'nccl' is a transport between GPUs of vLLM; generate.engine = {config.generate.engine!r} has none.",
         )
     if config.async_depth == 0 and config.max_lag:
         raise ConfigError(
@@ -100,3 +112,22 @@ def _is_http(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is no number, or too large
         return False
+
+
+def _refuse_servers(config: Config) -> None:
+    generate = config.generate
+    if generate.engine != "vllm-http":
+        if generate.servers:
+            raise ConfigError(
+                "generate.servers",
+                f'addresses of servers are used with generate.engine = "vllm-http" only, not {generate.engine!r}.',
+            )
+        return
+    if len(generate.servers) != generate.producers:
+        raise ConfigError(
+            "generate.producers",
+            f"each producer has one server of its own: {generate.producers} producers for "
+            f"{len(generate.servers)} addresses in generate.servers.",
+        )
+    if len(set(generate.servers)) != len(generate.servers):
+        raise ConfigError("generate.servers", f"each server may stand once; got {', '.join(generate.servers)}.")

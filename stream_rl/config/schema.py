@@ -34,8 +34,10 @@ class Policy(Section, frozen=True, kw_only=True):
 class Generate(Section, frozen=True, kw_only=True):
     """`[generate]`: sampling."""
 
-    engine: Literal["auto", "vllm", "transformers", "scripted"] = "auto"  # "auto": vllm where installed
+    engine: Literal["auto", "vllm", "vllm-http", "transformers", "scripted"] = "auto"  # "auto": vllm where installed
     producers: Count = 1  # producer processes, each with a generator of its own
+    servers: tuple[str, ...] = ()  # with "vllm-http": addresses of vLLM servers you run, one for each producer
+    key_env: str = ""  # with "vllm-http": name of the environment variable that holds the servers' key
     temperature: PositiveFloat = 1.0  # of training rollouts
     max_tokens: Count = 8  # limit of one turn, where an environment sets none of its own
     max_turns: Count = 20  # limit of one episode, where an environment sets none of its own
@@ -119,7 +121,8 @@ class Weights(Section, frozen=True, kw_only=True):
     """`[weights]`: how versions reach the generators."""
 
     transport: Literal["files", "stream", "nccl"] = "files"  # a shared directory; pulled from the learner; over NCCL
-    dtype: Literal["policy", "bfloat16"] = "policy"  # of published parameters; "bfloat16" rounds them, see docs
+    dtype: Literal["policy", "bfloat16"] = "policy"  # of published parameters; "bfloat16" rounds (docs/weights.md)
+    content: Literal["full", "lora"] = "full"  # what is published; "lora" is refused: the learner trains no adapters
     mode: Literal["in_flight", "drain"] = "in_flight"  # "drain": running groups finish before an update
     directory: str = ""  # where version files lie; empty: memory-backed where there is one
     deadline_s: PositiveFloat = 120.0  # a generator that takes longer is restarted
@@ -143,6 +146,19 @@ class Alarms(Section, frozen=True, kw_only=True):
     patience: Count = 3  # consecutive updates past a limit before the alarm is raised
 
 
+class Page(Section, frozen=True, kw_only=True):
+    """`[page]`: the live page that the orchestrator serves on loopback."""
+
+    serve: bool = True  # false: no page
+    port: Annotated[int, Meta(ge=0, le=65535)] = 0  # loopback port; 0: any free one, which `up` prints
+
+
+class Simulate(Section, frozen=True, kw_only=True):
+    """`[simulate]`: what `stream-rl simulate` starts from; a run does not read it."""
+
+    profile: str = ""  # file of service times, by its path from this configuration file's folder or from here
+
+
 class Config(Section, frozen=True, kw_only=True):
     """A whole run."""
 
@@ -160,6 +176,8 @@ class Config(Section, frozen=True, kw_only=True):
     weights: Weights = Weights()
     eval: Eval = Eval()
     alarms: Alarms = Alarms()
+    simulate: Simulate = Simulate()
+    page: Page = Page()
     port: Annotated[int, Meta(ge=0, le=65535)] = 0  # the orchestrator's loopback port; 0: any free one
     stall_s: PositiveFloat = 600.0  # no progress for this long ends the run with an explanation
 

@@ -16,6 +16,7 @@ class ProducerState:
     num_held_out: dict[str, int] = field(default_factory=dict)  # held-out tasks, by environment that counts them
     version: int = -1  # version its generator samples from
     asked: int = -1  # newest version it was told to load
+    probe: tuple[float, ...] = ()  # what it said of the fixed prompt after its last update
     leases: dict[str, int] = field(default_factory=dict)  # group id -> rollouts
 
     @property

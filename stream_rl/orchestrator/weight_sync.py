@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stream_rl.messages import ProducerReady, UpdateWeights, WeightsLive
+from stream_rl.orchestrator.agreement import TOLERANCE, disagreeing
+from stream_rl.orchestrator.fleet import ProducerState
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.state import RunState
 
@@ -65,10 +67,12 @@ class WeightSync:
         """A generator samples from the new version."""
         state = self._state
         if producer := state.fleet.by_peer.get(peer):
-            producer.version = message.report.version
             report = message.report
+            producer.version = report.version
+            producer.probe = report.probe
             state.tally.role_states("weights", {"pause_s": report.pause_s, "load_s": report.load_s, "updates": 1})
             state.progress()
+            self._compare(report.version)
 
     def overdue(self, peer: str, version: int) -> None:
         """Quarantine a generator that missed the deadline: no lease, no vote on what is live, a restart."""
@@ -76,7 +80,20 @@ class WeightSync:
         producer = state.fleet.by_peer.get(peer)
         if producer is None or producer.version >= version or not producer.ready:
             return
+        self._quarantine(producer, f"version {version} not live after {state.config.weights.deadline_s:g} s")
+
+    def _compare(self, version: int) -> None:
+        """Quarantine generators that load a version and do not compute what the others compute."""
+        state = self._state
+        said = {p.peer: p.probe for p in state.fleet.ready if p.version == version and p.probe}
+        for peer in disagreeing(said, TOLERANCE[state.config.policy.dtype]):
+            others = "; ".join(f"{state.fleet.by_peer[p].name}: {probe[-1]:.4f}" for p, probe in said.items())
+            self._quarantine(
+                state.fleet.by_peer[peer],
+                f"the generators disagree about version {version} (log-probability of one fixed token, {others})",
+            )
+
+    def _quarantine(self, producer: ProducerState, reason: str) -> None:
         producer.capacity = 0
-        limit = state.config.weights.deadline_s
-        state.event("producer_quarantined", name=producer.name, reason=f"version {version} not live after {limit:g} s")
-        state.board({"type": "restart", "name": producer.name})
+        self._state.event("producer_quarantined", name=producer.name, reason=reason)
+        self._state.board({"type": "restart", "name": producer.name})

@@ -6,6 +6,7 @@ with the rubric bundles that a training lease asked for. Unblocked by: generator
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -15,6 +16,8 @@ from stream_rl.producer.episode import Plan
 from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, WRITE, Means, rollout
 from stream_rl.producer.writer import write
 from stream_rl.types import Trajectory, Writing
+
+LOST = "environment_lost"  # why a rollout was made again: see `stream_rl.errors.EnvironmentLost`
 
 
 async def run_group(
@@ -29,11 +32,22 @@ async def run_group(
     asked = isinstance(lease, TrainLease) and lease.bundles > 0
     states = {GENERATE: 0.0, ENVIRONMENT: 0.0, "other": 0.0}
     members: list[Trajectory] = []  # kept only to be written about
+    rerolled: Counter[str] = Counter()
+    rerolled_tokens = 0
 
-    async def member(plan: Plan) -> None:
-        trajectory = await rollout(plan, means, lease.deadline_s)
+    def account(trajectory: Trajectory) -> None:
         for state, seconds in _split(trajectory).items():
             states[state] += seconds
+
+    def drop(trajectory: Trajectory) -> None:
+        nonlocal rerolled_tokens
+        account(trajectory)
+        rerolled[LOST] += 1
+        rerolled_tokens += trajectory.num_sampled_tokens
+
+    async def member(plan: Plan) -> None:
+        trajectory = await rollout(plan, means, lease.deadline_s, drop)
+        account(trajectory)
         if asked:
             members.append(trajectory)
         await send(TrajectoryDone(trajectory=trajectory, purpose=purpose))
@@ -46,7 +60,15 @@ async def run_group(
         began = means.clock()
         written = await write(lease, members, means, until - anyio.current_time())
         states[WRITE] = means.clock() - began
-    await send(GroupClosed(group_id=lease.group_id, states=states, written=written))
+    await send(
+        GroupClosed(
+            group_id=lease.group_id,
+            states=states,
+            written=written,
+            rerolled=dict(rerolled),
+            rerolled_tokens=rerolled_tokens,
+        )
+    )
 
 
 def plan_of(lease: TrainLease | EvalLease, member: int) -> Plan:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import anyio
 import msgspec
 
-from stream_rl.errors import EnvironmentFailed, GenerationFailed, GeneratorBroken
+from stream_rl.errors import EnvironmentFailed, EnvironmentLost, GenerationFailed, GeneratorBroken
 from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import EnvironmentPool, EnvironmentSession, GenerateRequest, Generator
 from stream_rl.producer.episode import Episode, Plan
@@ -20,6 +20,7 @@ from stream_rl.rubrics.writing import WritingOptions
 from stream_rl.types import StepResult, Trajectory
 
 GENERATE, WRITE, ENVIRONMENT = "generate", "write", "environment"
+_ATTEMPTS = 8  # a task that brings workers down itself is refused by the pool long before
 _CLOSE_S = 5.0  # an episode that cannot be given back in this time is left to its pool
 
 
@@ -38,25 +39,49 @@ class Means(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     clock: Callable[[], float] = time.monotonic  # for the times in the record
 
 
-async def rollout(plan: Plan, means: Means, deadline_s: float) -> Trajectory:
+def _forget(trajectory: Trajectory) -> None:
+    pass
+
+
+async def rollout(
+    plan: Plan, means: Means, deadline_s: float, dropped: Callable[[Trajectory], None] = _forget
+) -> Trajectory:
     """Play one episode and return its record.
+
+    An episode whose world goes away (`EnvironmentLost`) is played again from its beginning, seven times at most and
+    within the deadline; `dropped` is given the record of each attempt that does not count. Otherwise long episodes
+    would be lost more often than short ones, and training would lean towards easy tasks.
 
     A world or generator that fails, and a deadline that passes, give an invalid trajectory that holds what there was;
     the turn limit and the token limit are ordinary ends without success. Any other exception is a bug and is raised.
     """
+    until = anyio.current_time() + deadline_s
+    for _ in range(_ATTEMPTS - 1):
+        trajectory, lost = await _attempt(plan, means, deadline_s, until)
+        if not lost or anyio.current_time() >= until:
+            return trajectory
+        dropped(trajectory)
+    trajectory, _ = await _attempt(plan, means, deadline_s, until)
+    return trajectory
+
+
+async def _attempt(plan: Plan, means: Means, deadline_s: float, until: float) -> tuple[Trajectory, bool]:
+    """One episode, and whether its world went away."""
     began = means.clock()
     episode = Episode(plan)
     error: str | None = None
-    with anyio.move_on_after(deadline_s) as scope:
+    lost = False
+    with anyio.CancelScope(deadline=until) as scope:
         try:
             await _play(episode, plan, means)
         except GeneratorBroken:
             raise  # no rollout of this process can succeed any more: its leases must go elsewhere
         except (EnvironmentFailed, GenerationFailed) as failure:
             error = f"{type(failure).__name__}: {failure}"
+            lost = isinstance(failure, EnvironmentLost)
     if scope.cancelled_caught:
         error = f"deadline of {deadline_s:g} s passed in turn {episode.num_turns}"
-    return episode.trajectory(means.clock() - began, error)
+    return episode.trajectory(means.clock() - began, error), lost
 
 
 async def _play(episode: Episode, plan: Plan, means: Means) -> None:

@@ -38,7 +38,6 @@ from stream_rl.producer.history import TurnRenderer, Window
 from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, WRITE, Means
 from stream_rl.rubrics.vocabulary import Vocabulary
 from stream_rl.rubrics.writing import WritingOptions
-from stream_rl.types import Writing
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +176,7 @@ class Producer:
         match message:
             case TrajectoryDone(trajectory=trajectory):
                 self._generated_tokens += trajectory.num_sampled_tokens
-            case GroupClosed(written=Writing(sampled_tokens=tokens)):
-                self._generated_tokens += tokens
+            case GroupClosed(written=written, rerolled_tokens=tokens):
+                self._generated_tokens += tokens + (written.sampled_tokens if written else 0)
         with self._activities.during(CREDIT):
             await self._link.send(message)

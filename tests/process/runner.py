@@ -107,8 +107,13 @@ def processes_of(folder: Path) -> list[str]:
 
 def pid_of(folder: Path, words: str) -> int:
     """The one process of `folder` whose command line holds `words`."""
-    (pid,) = (pid for pid, text in _processes(folder) if words in text)
+    (pid,) = pids_of(folder, words)
     return pid
+
+
+def pids_of(folder: Path, words: str) -> list[int]:
+    """All processes of `folder` whose command line holds `words`."""
+    return [pid for pid, text in _processes(folder) if words in text]
 
 
 def _processes(folder: Path) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,11 @@ import pytest
 from stream_rl.config import Config, from_dict, load, to_toml
 from stream_rl.errors import ConfigError
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.toml"))
+CONFIGS = [
+    path
+    for path in sorted((Path(__file__).parents[2] / "configs").rglob("*.toml"))
+    if not path.name.endswith(".profile.toml")  # service times, for `simulate`
+]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.name)
@@ -55,6 +59,13 @@ WRONG = {
         "environments.1.thinking",
         None,
     ),
+    "an answer without room for a prompt": ("generate.max_tokens=512", "generate.max_tokens", None),
+    "an answer of one world without room": (
+        "environments=[{name='a'},{name='b',max_tokens=600}]",
+        "environments.1.max_tokens",
+        None,
+    ),
+    "no turns": ("environments=[{max_turns=-1}]", "environments.0.max_turns", None),
     "world twice": ("environments=[{name='a'},{name='a'}]", "environments", None),
     "rised without a judge": ("algorithm.distillation='rised'", "judge.endpoints", None),
     "judge address": ("judge.endpoints=[{url='ftp://x'}]", "judge.endpoints.0.url", None),
@@ -103,6 +114,21 @@ def test_derived_numbers() -> None:
     assert from_dict({"async_depth": 2, "max_lag": 1}).lag_limit == 1
     assert from_dict({"async_depth": 2, "groups": {"window": 3}}).lag_limit == 4  # 2 + 3 - 1
     assert Config().needs_judge is False
+
+
+def test_a_world_has_its_own_limits_or_those_of_all() -> None:
+    tree = {
+        "generate": {"max_turns": 20, "max_tokens": 8},
+        "environments": [
+            {"name": "a"},
+            {"name": "b", "max_turns": 15},
+            {"name": "c", "max_turns": 5, "max_tokens": 64},
+        ],
+    }
+    config = from_dict(tree)
+    limits = {name: (config.limits(name).max_turns, config.limits(name).max_tokens) for name in "abc"}
+    assert limits == {"a": (20, 8), "b": (15, 8), "c": (5, 64)}
+    assert config.episode_tokens == 320  # c: 5 turns of 64; a: 160, b: 120
 
 
 def test_depth_zero_refuses_a_lag_limit() -> None:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from stream_rl.messages import TrainLease
+from stream_rl.messages import EvalLease, TrainLease
 from stream_rl.observe.rundir import read_json_lines
 from stream_rl.orchestrator.fleet import Fleet, ProducerState
+from stream_rl.orchestrator.tally import Tally
 from stream_rl.types import Trajectory
 from tests.unit.orchestrator.test_service import World, _config, _Judge
 from tests.unit.records import trajectory
 
 WORLDS = [{"name": "household", "share": 2.0}, {"name": "shop", "share": 1.0}]
+THREE = [{"name": "a", "share": 3.0}, {"name": "b", "share": 2.0}, {"name": "c", "share": 1.0}]
 TWO_EPISODES = {"household": (1, 3), "shop": (2, 2)}  # turns of member 0 and member 1
 
 
@@ -77,6 +79,52 @@ async def test_rised_gives_every_world_its_place_in_every_update(tmp_path: Path)
     for line in lines:
         assert {name: facts["candidate"] for name, facts in line["by_env"].items()} == {"household": 4, "shop": 2}
         assert {name: facts["selected"] for name, facts in line["by_env"].items()} == {"household": 1, "shop": 1}
+
+
+async def test_three_worlds_of_unequal_shares_take_turns_and_the_odd_place_goes_round(tmp_path: Path) -> None:
+    """Twelve candidates, 6 + 4 + 2 by share; four are trained: one of each world, and one more of each in turn."""
+    groups = {"per_update": 4, "candidates": 12}
+    over = {"judge": {"endpoints": [{"url": "http://judge"}]}, "algorithm": {"selection": "rised"}}
+    config = _config(environments=THREE, groups=groups, updates=6, eval={"every": 0}, **over)
+    world = World(config, tmp_path, judge=_Judge())
+    await world.play()
+    lines = list(read_json_lines(world.run_dir.metrics))
+    for line in lines:
+        assert {name: facts["candidate"] for name, facts in line["by_env"].items()} == {"a": 6, "b": 4, "c": 2}
+    trained = [{name: facts["selected"] for name, facts in line["by_env"].items()} for line in lines]
+    first, second, third = {"a": 2, "b": 1, "c": 1}, {"a": 1, "b": 2, "c": 1}, {"a": 1, "b": 1, "c": 2}
+    assert trained == [first, second, third] * 2
+    assert [lease.task.environment for lease in world.leases[:6]].count("a") == 3
+    again = World(config, tmp_path / "again", judge=_Judge())
+    await again.play()
+    ours, theirs = ({lease.group_id: (lease.task, lease.seed) for lease in w.leases} for w in (world, again))
+    assert {key: theirs[key] for key in ours if key in theirs} == {key: ours[key] for key in ours if key in theirs}
+    assert len(ours.keys() & theirs.keys()) >= 6 * 12
+
+
+async def test_every_world_is_leased_with_its_own_limits(tmp_path: Path) -> None:
+    worlds = [{"name": "household"}, {"name": "shop", "max_turns": 3, "max_tokens": 40}]
+    groups = {"per_update": 2, "candidates": 2}
+    generate = {"max_turns": 20, "max_tokens": 8}
+    world = World(_config(environments=worlds, groups=groups, generate=generate), tmp_path)
+    await world.play()
+    expected = {"household": (20, 8), "shop": (3, 40)}
+    asked: list[TrainLease | EvalLease] = [*world.leases, *(lease for lease, _ in world.evals)]
+    assert {lease.task.environment for lease in world.leases} == set(expected)
+    assert {lease.task.environment for lease, _ in world.evals} == set(expected)
+    for lease in asked:
+        assert (lease.max_turns, lease.max_tokens) == expected[lease.task.environment]
+
+
+def test_attempts_that_were_made_again_are_counted_with_their_reason_and_tokens() -> None:
+    tally = Tally()
+    tally.trajectory(trajectory(versions=(0, 0)))  # 2 tokens
+    tally.rerolled({"environment_lost": 2}, 30)
+    tally.rerolled({}, 0)
+    line = tally.line(step=0, candidates=[], trained=[], learner={})
+    assert line["rollouts"]["rerolled"] == {"environment_lost": 2}
+    assert (line["tokens"]["generated"], line["tokens"]["discarded"]) == (32, 30)
+    assert tally.line(step=1, candidates=[], trained=[], learner={})["rollouts"]["rerolled"] == {}
 
 
 @pytest.mark.parametrize(("counts", "shop_tasks"), [({}, 3), ({"shop": 2}, 2), ({"shop": 500, "household": 500}, 3)])

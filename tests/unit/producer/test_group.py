@@ -10,6 +10,7 @@ import pytest
 
 from envs.pool import WorkerPool
 from stream_rl.config import EnvironmentConfig
+from stream_rl.errors import EnvironmentLost
 from stream_rl.messages import EvalLease, FromProducer, GroupClosed, TrainLease, TrajectoryDone
 from stream_rl.ports import GenerateRequest, GenerateResult
 from stream_rl.producer.group import run_group
@@ -173,7 +174,7 @@ async def test_a_bug_in_one_rollout_is_not_sent_as_data() -> None:
     assert not any(isinstance(message, GroupClosed) for message in out.messages)
 
 
-async def test_a_killed_worker_costs_the_rollouts_it_held_only() -> None:
+async def test_a_killed_worker_costs_the_rollouts_it_held_only_and_they_are_made_again() -> None:
     """Two real workers; the first action of one rollout kills its worker, the others play three steps."""
     world = "tests.unit.envs.worlds:Counter"
     killed = False
@@ -190,8 +191,35 @@ async def test_a_killed_worker_costs_the_rollouts_it_held_only() -> None:
         shared = means(ScriptedGenerator(script), ToyWorld([]))
         lease = TrainLease(**{**FIELDS, "task": Task(environment=world, split="train", index=0), "size": 4})
         await run_group(lease, msgspec.structs.replace(shared, environments=pool), out.send)
-    invalid = [done.trajectory for done in out.trajectories if not done.trajectory.valid]
-    assert 1 <= len(invalid) <= 2
-    assert all("SIGKILL" in str(trajectory.error) for trajectory in invalid)
-    assert all(done.trajectory.success for done in out.trajectories if done.trajectory.valid)
-    assert len(out.trajectories) == 4
+        assert pool.restarts == 1
+    assert sorted(done.trajectory.id for done in out.trajectories) == ["g7/0", "g7/1", "g7/2", "g7/3"]
+    assert all(done.trajectory.success and len(done.trajectory.turns) == 3 for done in out.trajectories)
+    closed = out.messages[-1]
+    assert isinstance(closed, GroupClosed)
+    (reason,) = closed.rerolled
+    assert reason == "environment_lost"
+    assert 1 <= closed.rerolled[reason] <= 2  # the one that killed, and the other that its worker held
+    assert closed.rerolled_tokens >= len("kill") + 1
+
+
+async def test_seconds_and_tokens_of_a_dropped_attempt_are_accounted_for() -> None:
+    now = 0.0
+
+    async def script(request: GenerateRequest) -> GenerateResult:
+        nonlocal now
+        now += 2.0
+        return sampled("go")
+
+    class LostOnce(ToyWorld):
+        def answer(self, turn: int, action: str) -> StepResult:
+            if self.opened == 1:
+                raise EnvironmentLost("gone")
+            return WON[0]
+
+    out = Outbox()
+    shared = means(ScriptedGenerator(script), LostOnce([]), clock=lambda: now)
+    await run_group(TrainLease(**{**FIELDS, "size": 1}), shared, out.send)
+    closed = out.messages[-1]
+    assert isinstance(closed, GroupClosed)
+    assert (closed.rerolled, closed.rerolled_tokens) == ({"environment_lost": 1}, 3)
+    assert closed.states == {"generate": 4.0, "environment": 0.0, "other": 0.0}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rl.errors import EnvironmentFailed, GenerationFailed
+from stream_rl.errors import EnvironmentFailed, EnvironmentLost, GenerationFailed
 from stream_rl.ports import GenerateRequest, GenerateResult
 from stream_rl.producer.rollout import rollout, sampler_seed
 from stream_rl.types import Message, StepResult, Trajectory, VersionSpan
@@ -270,3 +270,58 @@ def test_records_are_consistent_whatever_happens(
     assert len(record.turns) <= 6
     assert all(len(sample.token_ids) <= max_model_len for sample in record.samples)
     assert world.opened == world.closed
+
+
+class Perishing(ToyWorld):
+    """Its first episodes are lost after one answered turn; later ones are won in two."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__([])
+        self._losses = losses
+
+    def answer(self, turn: int, action: str) -> StepResult:
+        self.actions.append(action)
+        if turn == 0:
+            return StepResult(text="on")
+        if self.opened <= self._losses:
+            raise EnvironmentLost("worker 1 was killed by signal 9")
+        return StepResult(text="", done=True, success=True, reward=1.0)
+
+
+@pytest.mark.parametrize("losses", [0, 1, 7])
+async def test_an_episode_whose_world_went_away_is_played_again_whole(losses: int) -> None:
+    world, dropped = Perishing(losses), list[Trajectory]()
+    record = await rollout(plan(), means(ScriptedGenerator(), world), 10.0, dropped.append)
+    consistent(record)
+    assert (record.valid, record.success, record.reward, len(record.turns)) == (True, True, 1.0, 2)
+    assert (world.opened, world.closed, world.seeds) == (losses + 1, losses + 1, [9] * (losses + 1))
+    for lost in dropped:
+        consistent(lost)
+        assert (lost.id, lost.num_sampled_tokens) == (record.id, 6)  # "go" and its end, twice
+        assert str(lost.error) == "EnvironmentLost: worker 1 was killed by signal 9"
+    assert len(dropped) == losses
+
+
+async def test_a_world_that_goes_away_eight_times_makes_the_rollout_invalid() -> None:
+    world, dropped = Perishing(99), list[Trajectory]()
+    record = await rollout(plan(), means(ScriptedGenerator(), world), 10.0, dropped.append)
+    assert (world.opened, world.closed, len(dropped)) == (8, 8, 7)
+    assert str(record.error).startswith("EnvironmentLost: ")
+
+
+async def test_a_world_that_fails_by_itself_is_not_tried_again() -> None:
+    world, dropped = ToyWorld([EnvironmentFailed("the roof fell in")]), list[Trajectory]()
+    record = await rollout(plan(), means(ScriptedGenerator(), world), 10.0, dropped.append)
+    assert (world.opened, dropped, record.valid) == (1, [], False)
+
+
+async def test_the_deadline_holds_for_all_attempts_together() -> None:
+    async def script(request: GenerateRequest) -> GenerateResult:
+        if world.opened > 1:
+            await anyio.sleep_forever()
+        return sampled("go")
+
+    world, dropped = Perishing(99), list[Trajectory]()
+    record = await rollout(plan(), means(ScriptedGenerator(script), world), 0.05, dropped.append)
+    assert (world.opened, len(dropped)) == (2, 1)
+    assert record.error == "deadline of 0.05 s passed in turn 0"

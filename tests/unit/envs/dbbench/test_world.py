@@ -36,6 +36,14 @@ def of_kind(kind: str) -> int:
     return next(i for i in range(50) if generate("train", i).kind == kind)
 
 
+def test_synthetic_is_the_generated_tasks() -> None:
+    named, unnamed = DBBench(data="synthetic"), DBBench()
+    assert named.num_tasks("train") is None
+    assert named.reset(task(3), 0) == unnamed.reset(task(3), 0)
+    named.close()
+    unnamed.close()
+
+
 def test_the_first_message_explains_the_form_and_asks() -> None:
     record = generate("train", 0)
     text = DBBench().reset(task(), 0).text

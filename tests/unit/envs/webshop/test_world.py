@@ -178,6 +178,12 @@ def test_options_it_cannot_use_are_refused(options: dict[str, Any]) -> None:
         WebShop(**options)
 
 
+def test_synthetic_is_the_made_up_shop() -> None:
+    named, unnamed = started(data="synthetic"), started()
+    assert named.num_tasks("held_out") == unnamed.num_tasks("held_out") > 0
+    assert named.reset(task(3), 0) == unnamed.reset(task(3), 0)
+
+
 def test_a_users_folder_is_the_catalogue(tmp_path: Path) -> None:
     write_data(synthetic_data(30, seed=5), tmp_path)
     assert WebShop(data=str(tmp_path)).num_tasks("train") > 0
