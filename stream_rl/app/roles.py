@@ -13,6 +13,7 @@ import msgspec
 
 from stream_rl.app.child import BoardPipe, until
 from stream_rl.app.evaluator import evaluate
+from stream_rl.app.parity import parity
 from stream_rl.app.parts import num_held_out, open_pool, run_of, start_generator
 from stream_rl.app.windows import windows
 from stream_rl.config import Config, JudgeConfig, JudgeEndpoint
@@ -35,7 +36,7 @@ async def policy(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Ev
     """Make or find the start policy; tell its folder."""
     from stream_rl.app.embedded_policy import ensure_policy
 
-    _, config = run_of(arguments)
+    run, config = run_of(arguments)
     last = 0.0
 
     def progress(what: str, step: int, total: int) -> None:
@@ -49,6 +50,7 @@ async def policy(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Ev
         return ensure_policy(config.policy.model, config.policy.init, None, progress)
 
     path = await anyio.to_thread.run_sync(build, abandon_on_cancel=True)
+    run.policy.write_text(str(path), encoding="utf-8")
     board({"type": "ready", "path": str(path)})
 
 
@@ -71,6 +73,7 @@ async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Eve
 async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
     """The owner of the run's state."""
     from judge.client import OpenAIJudge
+    from stream_rl.app.watching import run_page
     from stream_rl.link.zmq_hub import open_hub
     from stream_rl.orchestrator.ledger import Ledger
     from stream_rl.orchestrator.service import Orchestrator
@@ -114,12 +117,18 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
                 evaluated=max((r["step"] for r in read_json_lines(run.eval)), default=-1),
             )
         run.address.write_text(hub.address, encoding="ascii")
-        board({"type": "ready", "address": hub.address})
-        await service.run(stop)
+        async with anyio.create_task_group() as tasks:
+            if config.page.serve:
+                page = await tasks.start(run_page(run, config, words).serve, config.page.port)
+                board({"type": "page", "address": page})
+            board({"type": "ready", "address": hub.address})
+            await service.run(stop)
+            tasks.cancel_scope.cancel()
 
 
 async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
     """One generator with its environment workers."""
+    from stream_rl.generate.weights_stream import StreamedGenerator
     from stream_rl.link.zmq_link import open_link
     from stream_rl.producer.service import Producer
     from stream_rl.renderer import load_renderer
@@ -130,6 +139,8 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
         pool = await stack.enter_async_context(open_pool(config))
         generator = await start_generator(config, run, arguments.model, arguments.index)
         stack.push_async_callback(generator.aclose)
+        if config.weights.transport == "stream":
+            generator = StreamedGenerator(generator, Path(arguments.weights) / f"pulled-{arguments.index}")
         name = f"producer-{arguments.index}"
         receive: Decoder[ToProducer] = Decoder(ToProducer)
         link = await stack.enter_async_context(
@@ -192,6 +203,7 @@ ROLES = {
     "producer": producer,
     "learner": learner,
     "evaluate": evaluate,
+    "parity": parity,
 }
 
 

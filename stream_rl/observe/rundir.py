@@ -108,6 +108,11 @@ class RunDirectory:
         return self.root / "report"
 
     @property
+    def policy(self) -> Path:
+        """Text: the folder of the policy the run starts from."""
+        return self.root / "policy"
+
+    @property
     def address(self) -> Path:
         """Where the orchestrator listens, while it runs."""
         return self.root / "address"
