@@ -74,6 +74,7 @@ WRONG = {
     "other split": ("environments=[{split='test'}]", "environments.0.split", None),
     "one member": ("groups.size=1", "groups.size", None),
     "window without rounds": ("groups.window=3", "groups.window", None),
+    "adapters nobody trains": ("weights.content='lora'", "weights.content", None),
     "betas": ("learner.betas=[0.9]", "learner.betas", None),
     "no value": ("groups.size", "--set groups.size", None),
 }
@@ -88,6 +89,12 @@ def test_a_wrong_value_is_refused_with_its_path_and_the_nearest_name(name: str) 
     assert caught.value.nearest == nearest
     assert caught.value.exit_code == 2
     assert path in str(caught.value)
+
+
+def test_nccl_needs_an_engine_that_has_it() -> None:
+    with pytest.raises(ConfigError, match=r"weights\.transport: 'nccl' .* generate\.engine = 'transformers'"):
+        load([], ["weights.transport=nccl", "generate.engine=transformers"])
+    assert load([], ["weights.transport=nccl", "generate.engine=vllm"]).weights.transport == "nccl"
 
 
 def test_arithmetic_is_shown() -> None:
