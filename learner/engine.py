@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from learner.checkpoint_state import CheckpointUnusable
 from learner.distributed import World
 from learner.logprobs import EntropyMode, TokenScores
 from learner.policy import PolicyModel, run_forward
+from learner.weights.buckets import buckets
 from learner.weights.port import TensorSpec
 from stream_rl.config import Learner
 
@@ -29,12 +29,15 @@ class DeepSpeedEngine:
     Micro-batches are accumulated until `step`: DeepSpeed's own counting is off, since their number varies.
     """
 
-    def __init__(self, policy: PolicyModel, settings: Learner, world: World, *, dtype: str) -> None:
+    def __init__(
+        self, policy: PolicyModel, settings: Learner, world: World, *, dtype: str, bucket_bytes: int = _BUCKET_BYTES
+    ) -> None:
         import deepspeed
 
         self._deepspeed: Any = deepspeed
         self._world = world
         self._stage = settings.zero_stage
+        self._bucket_bytes = bucket_bytes
         optimizer = torch.optim.AdamW(
             policy.parameters(), lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay
         )
@@ -107,7 +110,8 @@ class DeepSpeedEngine:
     def full_parameters(self) -> Iterator[Tensor]:
         """Whole parameters on the CPU, in the order of `specs`, valid until the next one is asked for.
 
-        A collective under ZeRO 3: all ranks iterate to the end. At most one bucket is gathered at a time.
+        A collective under ZeRO 3: all ranks iterate to the end. At most one bucket is gathered at a time, so beyond
+        its shards a rank holds `bucket_bytes`, or its largest parameter if that is more.
         """
         for bucket in self._buckets():
             if self._stage < 3:
@@ -141,13 +145,7 @@ class DeepSpeedEngine:
         yield from self._engine.module.causal_lm.named_parameters()
 
     def _buckets(self) -> Iterator[Sequence[Any]]:
-        bucket: list[Any] = []
-        num_bytes = 0
-        for _, parameter in self._parameters():
-            size = math.prod(getattr(parameter, "ds_shape", parameter.shape)) * parameter.element_size()
-            if bucket and num_bytes + size > _BUCKET_BYTES:
-                yield bucket
-                bucket, num_bytes = [], 0
-            bucket.append(parameter)
-            num_bytes += size
-        yield from filter(None, chain([bucket]))
+        parameters = [parameter for _, parameter in self._parameters()]
+        sizes = [math.prod(getattr(p, "ds_shape", p.shape)) * p.element_size() for p in parameters]
+        for run in buckets(sizes, self._bucket_bytes):
+            yield [parameters[i] for i in run]

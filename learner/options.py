@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from stream_rl.config import Algorithm, Learner
+from stream_rl.config import Algorithm, Learner, Weights
 
 
 class LearnerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +25,7 @@ class LearnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_versions: int = 2  # published files kept; the learner may be that far ahead of a generator
     algorithm: Algorithm = Algorithm()  # `[algorithm]`
     learner: Learner = Learner()  # `[learner]`
+    weights: Weights = Weights()  # `[weights]`; its directory is `weights_dir`
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the parameters
     resume_from: str | None = None  # checkpoint folder; None: start from `model` at version 0
 

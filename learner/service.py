@@ -7,6 +7,8 @@ Produces: trained, published versions and checkpoints. Unblocked by: the orchest
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import partial
 
 from anyio import to_thread
@@ -16,6 +18,7 @@ from learner.metrics import STATES, time_metrics
 from learner.options import LearnerOptions
 from learner.rounds import Round
 from learner.trainer import Trainer
+from learner.weights.serving import serving
 from stream_rl.errors import LinkError
 from stream_rl.messages import (
     CheckpointSaved,
@@ -42,16 +45,23 @@ async def run_rank(options: LearnerOptions, link: Link[FromLearner, ToLearner] |
     world = await to_thread.run_sync(World.join)
     if (world.rank == 0) != (link is not None):
         raise ValueError(f"rank {world.rank} of {world.size}: rank 0 and nobody else has a link")
-    trainer = await to_thread.run_sync(Trainer, options, world)
     if link is not None:
-        await run(link, trainer, world)
+        async with serving(options, world.device) as address:
+            trainer = await to_thread.run_sync(Trainer, options, world, address)
+            await run(link, trainer, world)
     else:
+        trainer = await to_thread.run_sync(Trainer, options, world)
         # Abandoned on cancellation: a rank that waits for a command cannot be woken, and the process ends anyway.
         await to_thread.run_sync(follow, trainer, world, abandon_on_cancel=True)
     await to_thread.run_sync(trainer.close)
 
 
-async def run(link: Link[FromLearner, ToLearner], trainer: Trainer, world: World) -> None:
+async def run(
+    link: Link[FromLearner, ToLearner],
+    trainer: Trainer,
+    world: World,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     """Rank 0: publish the start weights, then train round after round until told to finish.
 
     Raises `LinkError` when the orchestrator's rounds do not fit the version of the parameters.
@@ -59,7 +69,7 @@ async def run(link: Link[FromLearner, ToLearner], trainer: Trainer, world: World
     manifest = await to_thread.run_sync(trainer.publish)
     assert manifest is not None, "rank 0 publishes"
     await link.send(LearnerReady(version=trainer.version, manifest=manifest))
-    clock = StateClock(STATES, initial="rollout_wait")
+    states = StateClock(STATES, clock, initial="rollout_wait")
     current: Round | None = None
     async for delivery in link:
         match delivery.message:
@@ -73,16 +83,16 @@ async def run(link: Link[FromLearner, ToLearner], trainer: Trainer, world: World
                     raise LinkError(f"group {group.group_id} came outside a round")
                 current.add(group)
             case SaveCheckpoint():
-                clock.enter("checkpoint")
+                states.enter("checkpoint")
                 path = await to_thread.run_sync(_save, trainer, world)
-                clock.enter("rollout_wait")
+                states.enter("rollout_wait")
                 await link.send(CheckpointSaved(version=trainer.version, path=path))
             case Finish():
                 delivery.ack()
                 break
         delivery.ack()  # the ledger keeps the round until it is trained, and delivers it again after a crash
         if current is not None and current.complete:
-            trained = await to_thread.run_sync(partial(_train, trainer, world, current, clock))
+            trained = await to_thread.run_sync(partial(_train, trainer, world, current, states))
             current = None
             await link.send(trained)
     await to_thread.run_sync(world.tell, Stop())
@@ -108,19 +118,19 @@ def _save(trainer: Trainer, world: World) -> str:
     return str(trainer.save())
 
 
-def _train(trainer: Trainer, world: World, round_: Round, clock: StateClock) -> Trained:
+def _train(trainer: Trainer, world: World, round_: Round, states: StateClock) -> Trained:
     command = TrainRound(update=round_.update, groups=round_.groups)
-    clock.enter("unpack")
+    states.enter("unpack")
     world.tell(command)
-    done = trainer.update(command, clock.enter)
+    done = trainer.update(command, states.enter)
     assert done.manifest is not None, "rank 0 publishes"
-    clock.enter("rollout_wait")
+    states.enter("rollout_wait")
     return Trained(
         update=round_.update,
         version=trainer.version,
         group_ids=tuple(g.group_id for g in command.groups if g.group_id not in done.refused),
         refused=done.refused,
-        metrics=done.metrics | time_metrics(clock.lap()),
+        metrics=done.metrics | time_metrics(states.lap()),
         manifest=done.manifest,
         checkpoint=done.checkpoint,
     )

@@ -36,9 +36,12 @@ class UpdateDone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trainer:
-    """Trains, publishes and checkpoints."""
+    """Trains, publishes and checkpoints.
 
-    def __init__(self, options: LearnerOptions, world: World) -> None:
+    `weights_address` is where generators get versions from, for transports other than `files`.
+    """
+
+    def __init__(self, options: LearnerOptions, world: World, weights_address: str = "") -> None:
         torch.set_num_threads(options.learner.threads)
         torch.manual_seed(options.seed)
         self._options = options
@@ -63,7 +66,14 @@ class Trainer:
         )
         self._renderer = _renderer(self._model_folder) if taught else None
         self._publisher = (
-            FilesPublisher(Path(options.weights_dir), options.run_id, keep=options.keep_versions)
+            FilesPublisher(
+                Path(options.weights_dir),
+                options.run_id,
+                keep=options.keep_versions,
+                dtype=None if options.weights.dtype == "policy" else getattr(torch, options.weights.dtype),
+                transport=options.weights.transport,
+                address=weights_address,
+            )
             if world.rank == 0
             else None
         )

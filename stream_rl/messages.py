@@ -108,6 +108,8 @@ class ProducerStats(_Message, frozen=True, kw_only=True):
     states: dict[str, float]  # seconds by state
     total_s: float  # wall time covered
     generated_tokens: int = 0  # sampled since the last report
+    slots: dict[str, float] = {}  # slot-seconds by state of its places for rollouts
+    parts: dict[str, dict[str, float]] = {}  # "generator", "environment/NAME" -> seconds by state
 
 
 # learner -> orchestrator
@@ -216,11 +218,37 @@ class TuneReply(_Message, frozen=True, kw_only=True):
     error: str | None = None  # why nothing was changed
 
 
+class AttachGenerator(_Message, frozen=True, kw_only=True):
+    """Start one more producer, which samples at a vLLM server that somebody runs."""
+
+    url: str  # base address of the server
+    key_env: str = ""  # variable, of the run, that holds its key
+
+
+class DetachGenerator(_Message, frozen=True, kw_only=True):
+    """End the producer of an attached server; its groups are leased again."""
+
+    url: str  # base address of the server
+
+
+class ListGenerators(_Message, frozen=True, kw_only=True):
+    """Which generators are there?"""
+
+
+class GeneratorsReply(_Message, frozen=True, kw_only=True):
+    """Answer to all three."""
+
+    generators: list[dict[str, Any]]  # see `stream_rl.orchestrator.guests`
+    error: str | None = None  # why nothing was changed
+
+
 ToProducer = TrainLease | EvalLease | UpdateWeights | Finish
 FromProducer = ProducerReady | TrajectoryDone | GroupClosed | WeightsLive | WeightsFailed | ProducerStats
 ToLearner = RoundStart | SelectedGroup | SaveCheckpoint | Finish
 FromLearner = LearnerReady | Trained | CheckpointSaved
-ToControl = StatusReply | JudgesReply | TuneReply
-FromControl = StatusRequest | AttachJudge | DetachJudge | ListJudges | Tune
+ToControl = StatusReply | JudgesReply | TuneReply | GeneratorsReply
+FromControl = (
+    StatusRequest | AttachJudge | DetachJudge | ListJudges | Tune | AttachGenerator | DetachGenerator | ListGenerators
+)
 ToOrchestrator = FromProducer | FromLearner | FromControl
 FromOrchestrator = ToProducer | ToLearner | ToControl

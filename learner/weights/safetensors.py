@@ -14,13 +14,18 @@ import torch
 from torch import Tensor
 
 from learner.weights.port import TensorSpec
+from stream_rl.fingerprint import checksum
+from stream_rl.types import TensorRecord
 
 _NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 _ALIGNMENT = 8
 
 
-def write(path: Path, specs: Sequence[TensorSpec], tensors: Iterable[Tensor]) -> None:
-    """Write `tensors`, in the order of `specs`, to `path`. Raises `ValueError` for a tensor unlike its spec."""
+def write(path: Path, specs: Sequence[TensorSpec], tensors: Iterable[Tensor]) -> tuple[TensorRecord, ...]:
+    """Write `tensors`, in the order of `specs`, to `path`; returns what was written, with checksums.
+
+    Raises `ValueError` for a tensor unlike its spec.
+    """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     position = 0
     for spec in specs:
@@ -32,6 +37,7 @@ def write(path: Path, specs: Sequence[TensorSpec], tensors: Iterable[Tensor]) ->
         }
         position += num_bytes
     text = msgspec.json.encode(header)
+    records = []
     text += b" " * (-len(text) % _ALIGNMENT)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little"))
@@ -41,4 +47,10 @@ def write(path: Path, specs: Sequence[TensorSpec], tensors: Iterable[Tensor]) ->
                 raise ValueError(
                     f"{spec.name}: expected {spec.dtype} {spec.shape}, got {tensor.dtype} {tuple(tensor.shape)}"
                 )
-            file.write(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
+            file.write(data)
+            # Of the tensor, not of the file: what the disk makes of it is for the reader to find out.
+            records.append(
+                TensorRecord(name=spec.name, dtype=_NAMES[spec.dtype], shape=spec.shape, checksum=checksum(data))
+            )
+    return tuple(records)

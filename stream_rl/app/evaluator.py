@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from stream_rl.app.child import BoardPipe
 from stream_rl.app.parts import num_held_out, open_pool, run_of, start_generator
@@ -28,6 +29,8 @@ from stream_rl.types import Task
 async def evaluate(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
     """Roll out every held-out task as the configuration says and tell the summary."""
     run, config = run_of(arguments)
+    if config.generate.engine == "vllm-http":  # a server holds the weights of its run, not those of a folder
+        config = msgspec.structs.replace(config, generate=msgspec.structs.replace(config.generate, engine="auto"))
     renderer = await anyio.to_thread.run_sync(load_renderer, arguments.model)
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(config))

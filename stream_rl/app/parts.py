@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envs.pool import WorkerPool
 from stream_rl import config as configuration
@@ -11,6 +12,9 @@ from stream_rl.app import preflight
 from stream_rl.config import Config
 from stream_rl.observe.rundir import RunDirectory
 from stream_rl.ports import Generator
+
+if TYPE_CHECKING:
+    from stream_rl.generate.options import GeneratorOptions
 
 
 def run_of(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
@@ -30,11 +34,11 @@ def num_held_out(config: Config, pool: WorkerPool) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count is not None}
 
 
-async def start_generator(config: Config, run: RunDirectory, model: str, index: int) -> Generator:
-    """The configured engine over the folder `model`, whose weights are its version 0."""
+def generator_options(config: Config, run: RunDirectory, model: str, index: int) -> GeneratorOptions:
+    """What the `index`-th generator of a run is started with."""
     from stream_rl.generate.options import GeneratorOptions
 
-    options = GeneratorOptions(
+    return GeneratorOptions(
         model=model,
         dtype=config.policy.dtype,
         max_model_len=config.generate.max_model_len,
@@ -42,8 +46,27 @@ async def start_generator(config: Config, run: RunDirectory, model: str, index: 
         threads=config.generate.threads,
         seed=config.seed * 1000 + index,
         run_id=run.run_id,
+        update_deadline_s=config.weights.deadline_s,
+        transport="nccl" if config.weights.transport == "nccl" else "files",
     )
-    if preflight.engine(config) == "vllm":
+
+
+async def start_generator(
+    config: Config, run: RunDirectory, model: str, index: int, *, server: str = "", key_env: str = ""
+) -> Generator:
+    """The configured engine over the folder `model`, whose weights are its version 0; or the vLLM server at an address.
+
+    A server was started over the same folder. `key_env` names the variable that holds its key.
+    """
+    options = generator_options(config, run, model, index)
+    engine = preflight.engine(config)
+    if engine == "vllm-http" and not server:
+        server, key_env = config.generate.servers[index], config.generate.key_env
+    if server:
+        from stream_rl.generate.vllm_http import VllmHttpGenerator
+
+        return await VllmHttpGenerator.start(server, options, key_env=key_env)
+    if engine == "vllm":
         from stream_rl.generate.vllm_engine import VllmGenerator
 
         return await VllmGenerator.start(options)

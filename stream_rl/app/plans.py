@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from stream_rl.app.supervisor import Plans, RolePlan
 from stream_rl.config import Config
 from stream_rl.observe.rundir import RunDirectory
@@ -54,16 +56,21 @@ def plans(
             )
             for rank in range(config.learner.ranks)
         )
-        producers = tuple(
-            RolePlan(
-                name=f"producer-{i}",
-                arguments=("producer", *common, "--index", str(i)),
-                environment={**_threads(config.generate.threads), **engine_variables(sockets_folder(run.run_id))},
-                restart=True,
-            )
-            for i in range(config.generate.producers)
-        )
+        producers = tuple(producer(address, model, i, ()) for i in range(config.generate.producers))
         return (*learners, *producers)
+
+    def producer(address: str, model: str, index: int, more: tuple[str, ...]) -> RolePlan:
+        common = (*base, "--address", address, "--model", model, "--weights", str(weights))
+        return RolePlan(
+            name=f"producer-{index}",
+            arguments=("producer", *common, "--index", str(index), *more),
+            environment={**_threads(config.generate.threads), **engine_variables(sockets_folder(run.run_id))},
+            restart=True,
+        )
+
+    def guest(address: str, model: str, index: int, server: str, key_env: str) -> RolePlan:
+        more = ("--server", server, *(("--server-key-env", key_env) if key_env else ()))
+        return msgspec.structs.replace(producer(address, model, index, more), guest=True)
 
     return Plans(
         policy=RolePlan(name="policy", arguments=("policy", *base), environment=_threads(0)),
@@ -76,6 +83,7 @@ def plans(
         ),
         orchestrator=orchestrator,
         workers=workers,
+        guest=guest,
     )
 
 

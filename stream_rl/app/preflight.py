@@ -18,6 +18,7 @@ from stream_rl.app.windows import windows
 from stream_rl.config import Config
 from stream_rl.errors import ConfigError, JudgeFailed
 from stream_rl.rubrics import vocabulary, writing
+from stream_rl.sinks import registry as sinks
 
 _CONNECT_S = 2.0
 _PING_S = 20.0  # the longest a start waits for one answer of a judge
@@ -26,6 +27,7 @@ _PING_S = 20.0  # the longest a start waits for one answer of a judge
 def check_static(config: Config) -> None:
     """Everything that needs no other process: worlds, engine, model, keys, directories, port. Raises `ConfigError`."""
     check_generation(config)
+    sinks.check(config.sinks)
     for i, endpoint in enumerate(config.judge.endpoints):
         if endpoint.key_env and endpoint.key_env not in os.environ:
             raise ConfigError(

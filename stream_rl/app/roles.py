@@ -19,6 +19,7 @@ from stream_rl.app.windows import windows
 from stream_rl.config import Config, JudgeConfig, JudgeEndpoint
 from stream_rl.link.codec import Decoder
 from stream_rl.messages import ToLearner, ToOrchestrator, ToProducer
+from stream_rl.observe.loop_lag import LoopLag
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.ports import Judge
 from stream_rl.rubrics import vocabulary
@@ -108,6 +109,8 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
             vocabulary=words,
             board=board,
             version=version,
+            loop_lag=LoopLag(),
+            embedded_judges=sum(endpoint.url == "embedded" for endpoint in config.judge.endpoints),
         )
         if arguments.resumed:
             line = max(read_json_lines(run.metrics), key=lambda record: record["step"], default={})
@@ -137,7 +140,11 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
     renderer = await anyio.to_thread.run_sync(load_renderer, arguments.model)
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(config))
-        generator = await start_generator(config, run, arguments.model, arguments.index)
+        generator = await start_generator(
+            *(config, run, arguments.model, arguments.index),
+            server=arguments.server,
+            key_env=arguments.server_key_env,
+        )
         stack.push_async_callback(generator.aclose)
         if config.weights.transport == "stream":
             generator = StreamedGenerator(generator, Path(arguments.weights) / f"pulled-{arguments.index}")

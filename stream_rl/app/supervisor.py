@@ -37,6 +37,7 @@ class RolePlan(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...]  # of `stream-rl role`
     environment: Mapping[str, str] = {}  # added to this process's
     restart: bool = False  # it may die and come back; otherwise its death ends the run
+    guest: bool = False  # attached while the run went on: when it cannot come back, the run goes on without it
 
 
 class Plans(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,7 @@ class Plans(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[RolePlan, ...]  # embedded judges
     orchestrator: Callable[[Mapping[str, str]], RolePlan]  # given the services' addresses
     workers: Callable[[str, str], tuple[RolePlan, ...]]  # given the orchestrator's address and the model folder
+    guest: Callable[[str, str, int, str, str], RolePlan]  # a producer: the same, its number, its server, the key's name
 
 
 class Supervisor:
@@ -64,6 +66,9 @@ class Supervisor:
         self._said: dict[str, tuple[str, int]] = {}  # last words of roles, with the exit code they ask for
         self._stopping = False
         self._restarts: dict[str, int] = {}
+        self._invited: list[tuple[int, str, str]] = []  # number, server, name of the key: before workers can be started
+        self._join: tuple[str, str] | None = None  # the orchestrator's address and the model folder
+        self._retired: set[str] = set()
         self._tasks: anyio.abc.TaskGroup
         self._killed = False
 
@@ -107,6 +112,8 @@ class Supervisor:
             self._orchestrator.terminate()
         for worker in plans.workers(ready["address"], policy["path"]):
             self._tasks.start_soon(self._keep, worker)
+        self._join = (ready["address"], policy["path"])
+        self._welcome()
         await self._orchestrator.wait()
         await self._drain()
 
@@ -148,7 +155,7 @@ class Supervisor:
                     self._heard(plan, event)
             code = await process.wait()
             self._ended(plan, process)
-            if code == 0 and ready is None:
+            if plan.name in self._retired or (code == 0 and ready is None):
                 return  # it was told to finish
             self._restarts[plan.name] = self._restarts.get(plan.name, 0) + 1
             hopeless = ready is not None or code == _BAD_CONFIGURATION or self._restarts[plan.name] > _RESTARTS
@@ -158,12 +165,15 @@ class Supervisor:
                 if code and plan.name == "orchestrator" and self._orchestrator:
                     self._fail(plan, process, code)
                 return
+            if hopeless and plan.guest:
+                self._say("generator_dropped", name=plan.name, reason=self._said.get(plan.name, (f"code {code}", 1))[0])
+                return
             if hopeless or not plan.restart:
                 self._fail(plan, process, code)
                 return
             self._say("role_restarted", name=plan.name, exit_code=code, wait_s=backoff_s)
             await anyio.sleep(backoff_s)
-            if self._is_ending():
+            if self._is_ending() or plan.name in self._retired:
                 return
             backoff_s = min(30.0, 2 * backoff_s)
 
@@ -188,6 +198,13 @@ class Supervisor:
         match event["type"]:
             case "failed":
                 self._said[plan.name] = (event["error"], int(event["exit_code"]))
+            case "start_producer":
+                self._invited.append((event["index"], event["server"], event["key_env"]))
+                self._welcome()
+            case "retire_producer":
+                self._retired.add(event["name"])
+                if process := self._live.get(event["name"]):
+                    process.terminate()
             case "restart":
                 if process := self._live.get(event["name"]):
                     process.kill()
@@ -195,6 +212,13 @@ class Supervisor:
                 if event["type"] == "update":
                     self._restarts.clear()
                 self._board(event)
+
+    def _welcome(self) -> None:
+        """Start producers for servers that were attached, once there is something to connect them to."""
+        while self._join is not None and self._invited and not self._stopping:
+            index, server, key_env = self._invited.pop(0)
+            plan = self._plans.guest(*self._join, index, server, key_env)
+            self._tasks.start_soon(self._keep, plan)
 
     def _fail(self, plan: RolePlan, process: RoleProcess, code: int | None) -> None:
         """The run cannot go on. The first reason is the one that is told."""

@@ -178,6 +178,7 @@ class Config(Section, frozen=True, kw_only=True):
     alarms: Alarms = Alarms()
     simulate: Simulate = Simulate()
     page: Page = Page()
+    sinks: tuple[Literal["tensorboard", "wandb", "trackio", "prometheus"], ...] = ()  # more places for metrics
     port: Annotated[int, Meta(ge=0, le=65535)] = 0  # the orchestrator's loopback port; 0: any free one
     stall_s: PositiveFloat = 600.0  # no progress for this long ends the run with an explanation
 

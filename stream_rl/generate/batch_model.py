@@ -102,6 +102,15 @@ class BatchModel:
             fed += live
         self._keep(rows, cache, mask)
 
+    @torch.inference_mode()
+    def probe(self, prompt: list[int]) -> list[float]:
+        """Log-probabilities of `prompt[1:]` and of the greedy next token, at temperature 1. Touches no cache."""
+        logits = self._model(input_ids=torch.tensor([prompt]), use_cache=False).logits[0].float()
+        table = torch.log_softmax(logits, dim=-1)
+        greedy = int(logits[-1].argmax())
+        said = table.gather(1, torch.tensor([*prompt[1:], greedy])[:, None])[:, 0]
+        return [float(value) for value in said.tolist()]
+
     def load(self, path: str) -> None:
         """Copy every tensor of a file into the model. `WeightsRejected` before anything changed if they do not fit."""
         own = self._model.state_dict()

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from stream_rl.errors import ConfigError
+from stream_rl.types import Transport
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -23,7 +24,9 @@ class GeneratorOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0  # of the engine's own stream, for requests without a seed
     run_id: str  # weights of another run are refused
     version: int = 0  # policy version the folder holds
+    transport: Transport = "files"  # how the engine itself gets new weights; a pulled file is a file to it
     update_deadline_s: float = 120.0  # a weight update that takes longer has failed
+    call_deadline_s: float = 20.0  # of each short call of one: pause, probe, resume
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stream_rl.errors import GenerationFailed
+from stream_rl.errors import GenerationFailed, GeneratorBroken
 from stream_rl.ports import GenerateRequest
 from stream_rl.types import FloatArray, VersionSpan
 
@@ -59,6 +59,19 @@ def check_spans(spans: tuple[VersionSpan, ...], num_tokens: int) -> None:
     if counted != num_tokens or versions != sorted(versions):
         told = ", ".join(f"{span.num_tokens} of version {span.version}" for span in spans)
         raise GenerationFailed(f"{num_tokens} tokens were sampled, but the engine accounts for {told or 'none'}")
+
+
+def check_versions(spans: tuple[VersionSpan, ...], *, oldest: int, newest: int) -> None:
+    """The engine's own labels lie between the versions live at the call and at the delivery; else `GeneratorBroken`.
+
+    A result that comes late, after an update it had ended before, is older than what is live: that is in order.
+    """
+    for span in spans:
+        if not oldest <= span.version <= newest:
+            raise GeneratorBroken(
+                f"the engine labels {span.num_tokens} tokens with version {span.version}, but version {oldest} was "
+                f"live when they were asked for and {newest} when they came"
+            )
 
 
 def check_logprobs(logprobs: FloatArray) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_rl import fingerprint
 from stream_rl.errors import GeneratorBroken, WeightsRejected
-from stream_rl.generate import requests
+from stream_rl.generate import probe, requests
 from stream_rl.generate.batch_model import BatchModel, Row
 from stream_rl.generate.live import LiveWeights
 from stream_rl.generate.options import GeneratorOptions, model_shape
@@ -51,6 +51,7 @@ class TransformersGenerator:
         self._model = model
         self._options = options
         self._vocab_size = model_shape(options.model).vocab_size
+        self._probe_prompt = probe.prompt(self._vocab_size)
         self._live = LiveWeights(options.run_id, options.version)
         self._waiting: list[_Ticket] = []
         self._ticking = False
@@ -105,12 +106,12 @@ class TransformersGenerator:
             try:
                 async with self._compute:
                     began = time.monotonic()
-                    await self._load(manifest)
+                    said = await self._load(manifest)
                     ended = time.monotonic()
             finally:
                 self._interrupt.clear()
             return UpdateReport(
-                version=manifest.version, fingerprint=found, pause_s=ended - paused, load_s=ended - began
+                version=manifest.version, fingerprint=found, pause_s=ended - paused, load_s=ended - began, probe=said
             )
 
     async def aclose(self) -> None:
@@ -147,7 +148,8 @@ class TransformersGenerator:
         if not self._ticking and self._waiting:
             self._waiting[0].turn.set()
 
-    async def _load(self, manifest: WeightsManifest) -> None:
+    async def _load(self, manifest: WeightsManifest) -> tuple[float, ...]:
+        """Load and probe; no tick runs meanwhile. What does not fit is refused before anything changed."""
         try:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._model.load, manifest.path)
@@ -156,7 +158,16 @@ class TransformersGenerator:
         except Exception as error:
             self._live.broke(f"loading version {manifest.version} failed halfway ({error})")
             raise WeightsRejected(f"{manifest.path}: version {manifest.version} was not loaded: {error}") from error
+        try:
+            with anyio.CancelScope(shield=True):
+                said = probe.check(
+                    manifest.version, await anyio.to_thread.run_sync(self._model.probe, self._probe_prompt)
+                )
+        except Exception as error:
+            self._live.broke(f"version {manifest.version} did not pass its probe ({error})")
+            raise WeightsRejected(f"{manifest.path}: {error}") from error
         self._live.loaded(manifest)
+        return said
 
     def _result(self, ticket: _Ticket) -> GenerateResult:
         if ticket.failure is not None:

@@ -16,7 +16,6 @@ import asyncio
 import itertools
 import logging
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,10 +27,13 @@ import anyio.to_thread
 import numpy as np
 
 from stream_rl import fingerprint
-from stream_rl.errors import GenerationFailed, GeneratorBroken, WeightsRejected
-from stream_rl.generate import requests
+from stream_rl.errors import GenerationFailed, GeneratorBroken
+from stream_rl.generate import probe, requests, weight_swap
 from stream_rl.generate.live import LiveWeights
 from stream_rl.generate.options import GeneratorOptions, ModelShape, model_shape
+from stream_rl.generate.vllm_calls import EngineCalls
+from stream_rl.generate.weights_nccl import NcclCalls
+from stream_rl.link.zmq_link import session_route
 from stream_rl.ports import GenerateRequest, GenerateResult
 from stream_rl.types import UpdateReport, WeightsManifest
 
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 _START_LABEL = "default"  # what vLLM calls the weights it started with
-_RESUME_DEADLINE_S = 30.0
 _SHUTDOWN_DEADLINE_S = 10.0
 _BLOCK_TOKENS = 32
 _MIN_CACHE_BYTES = 64 << 20
@@ -60,6 +61,9 @@ class VllmGenerator:
         self._live = LiveWeights(options.run_id, options.version)
         self._updating = anyio.Lock()
         self._names = itertools.count()
+        self._session = session_route()  # names this process to a learner that sends weights over NCCL
+        self._probe_prompt = probe.prompt(shape.vocab_size)
+        self._deadlines = weight_swap.SwapDeadlines(call_s=options.call_deadline_s, total_s=options.update_deadline_s)
 
     @classmethod
     async def start(cls, options: GeneratorOptions) -> VllmGenerator:
@@ -70,7 +74,8 @@ class VllmGenerator:
         try:
             from vllm.distributed.weight_transfer.base import WeightTransferInitRequest
 
-            await llm.init_weight_transfer_engine(WeightTransferInitRequest({}))
+            if options.transport != "nccl":  # there the learner's first call does it
+                await llm.init_weight_transfer_engine(WeightTransferInitRequest({}))
         except BaseException:
             await generator.aclose()
             raise
@@ -85,33 +90,29 @@ class VllmGenerator:
         """Sample one turn. Any number of calls may run at once; vLLM batches them."""
         limit = requests.check(request, max_model_len=self._options.max_model_len, vocab_size=self._shape.vocab_size)
         self._refuse_if_poisoned()
+        asked = self.version
         output = await self._run(request, limit)
-        self._refuse_if_poisoned()  # it may have been sampled from half-loaded weights
-        return self._result(output)
+        result = self._result(output)
+        requests.check_versions(result.spans, oldest=asked, newest=self.version)
+        return result
 
     async def update(self, manifest: WeightsManifest) -> UpdateReport:
-        """Verify, pause, load, label, resume; requests in flight go on with the new weights.
+        """Verify, pause, load, label, probe, resume; requests in flight go on with the new weights.
 
         A refusal before loading leaves the engine as it was. A failure after loading began poisons it: the weights in
-        memory are those of no version, and every later call fails.
+        memory are those of no version, no token is sampled from them, and every call fails.
         """
         async with self._updating:
             if not self._live.admit(manifest):
                 return UpdateReport(version=self.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0)
             found = await anyio.to_thread.run_sync(fingerprint.verify, manifest)
-            paused = time.monotonic()
-            try:
-                with anyio.fail_after(self._options.update_deadline_s):
-                    await self._llm.pause_generation(mode="keep", clear_cache=True)
-                    load_s = await self._load(manifest)
-            except Exception as error:
-                raise WeightsRejected(
-                    f"{manifest.path}: vLLM did not take version {manifest.version}: {_told(error)}"
-                ) from error
-            finally:
-                await self._resume()
+            done = await weight_swap.swap(self._calls(), manifest, self._live, self._probe_prompt, self._deadlines)
             return UpdateReport(
-                version=manifest.version, fingerprint=found, pause_s=time.monotonic() - paused, load_s=load_s
+                version=manifest.version,
+                fingerprint=found,
+                pause_s=done.pause_s,
+                load_s=done.load_s,
+                probe=done.probe,
             )
 
     async def aclose(self) -> None:
@@ -137,6 +138,11 @@ class VllmGenerator:
             raise GeneratorBroken(f"{self._live.poison}; restart the generator")
         return self._engine
 
+    def _calls(self) -> weight_swap.WeightCalls:
+        if self._options.transport == "nccl":
+            return NcclCalls(self._llm, self._session)
+        return EngineCalls(self._llm)
+
     async def _run(self, request: GenerateRequest, limit: int) -> Any:
         from vllm.inputs.engine import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError
@@ -155,7 +161,8 @@ class VllmGenerator:
         except GeneratorBroken:
             raise
         except Exception as error:
-            raise GenerationFailed(f"vLLM could not serve the request: {_told(error)}") from error
+            raise GenerationFailed(f"vLLM could not serve the request: {weight_swap.told(error)}") from error
+        self._refuse_if_poisoned()  # a failed update ends requests, and says why
         if final is None or final.outputs[0].finish_reason not in ("stop", "length"):
             reason = "without output" if final is None else f"with {final.outputs[0].finish_reason!r}"
             raise GenerationFailed(f"vLLM ended the request {reason}")
@@ -180,29 +187,6 @@ class VllmGenerator:
         if not label.isdigit():
             raise GenerationFailed(f"vLLM labels tokens with {label!r}, which is no version this process has set")
         return int(label)
-
-    async def _load(self, manifest: WeightsManifest) -> float:
-        from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
-
-        began = time.monotonic()
-        try:
-            await self._llm.start_weight_update()
-            await self._llm.update_weights(WeightTransferUpdateRequest({"path": manifest.path}))
-            await self._llm.finish_weight_update(str(manifest.version))
-        except BaseException as error:
-            self._live.broke(f"loading version {manifest.version} failed halfway ({_told(error)})")
-            raise
-        self._live.loaded(manifest)
-        return time.monotonic() - began
-
-    async def _resume(self) -> None:
-        """Always, also when cancelled: a paused engine would hold its requests for ever."""
-        try:
-            with anyio.CancelScope(shield=True), anyio.fail_after(_RESUME_DEADLINE_S):
-                await self._llm.resume_generation()
-        except Exception as error:
-            self._live.broke(f"vLLM could not be resumed after an update ({_told(error)})")
-            raise WeightsRejected(str(self._live.poison)) from error
 
     def _refuse_if_poisoned(self) -> None:
         if self._live.poison is not None:
@@ -247,8 +231,10 @@ def engine_arguments(options: GeneratorOptions, shape: ModelShape, *, on_cpu: bo
     """Arguments of vLLM's engine. Measured choices are those of `benchmarks/generators.py`."""
     from vllm.config import WeightTransferConfig
 
-    from stream_rl.generate.vllm_weights import BACKEND
+    from stream_rl.generate.vllm_probe import EXTENSION
+    from stream_rl.generate.vllm_weights import BACKEND, NCCL_BACKEND
 
+    backend = NCCL_BACKEND if options.transport == "nccl" else BACKEND
     arguments: dict[str, Any] = {
         "model": options.model,
         "dtype": options.dtype,
@@ -259,7 +245,8 @@ def engine_arguments(options: GeneratorOptions, shape: ModelShape, *, on_cpu: bo
         "generation_config": "vllm",  # not the model folder's: nothing but the request decides how it is sampled
         "logprobs_mode": "processed_logprobs",  # of the distribution sampled from, temperature included
         "enable_prefix_caching": True,
-        "weight_transfer_config": WeightTransferConfig(backend=BACKEND),
+        "weight_transfer_config": WeightTransferConfig(backend=backend),
+        "worker_extension_cls": EXTENSION,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
@@ -308,7 +295,3 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

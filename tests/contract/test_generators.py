@@ -16,8 +16,10 @@ from safetensors.torch import load_file, save_file
 
 from stream_rl import fingerprint
 from stream_rl.errors import GenerationFailed, WeightsRejected
+from stream_rl.generate import probe
 from stream_rl.generate.options import GeneratorOptions
 from stream_rl.generate.scripted import ScriptedGenerator
+from stream_rl.generate.weight_swap import SwapDeadlines
 from stream_rl.ports import GenerateRequest, GenerateResult, Generator
 from stream_rl.types import VersionSpan, WeightsManifest
 from tests import micro_models
@@ -54,7 +56,38 @@ class Stage:
         report = await self.generator.update(manifest)
         assert (report.version, report.fingerprint) == (manifest.version, manifest.fingerprint)
         assert 0 <= report.load_s <= report.pause_s
+        if self.has_model:
+            np.testing.assert_allclose(report.probe, self.probe(manifest.version), atol=1e-5)
         return manifest
+
+    def probe(self, version: int) -> Any:
+        """What a plain forward says of the prompt every generator is asked about after an update."""
+        ids = probe.prompt(micro_models.VOCAB)
+        return micro_models.logprobs(
+            self.model(version), ids + micro_models.greedy(self.model(version), ids, 1), 1, 1.0
+        )
+
+    async def revive(self) -> None:
+        """A new generator over the engine of a poisoned one, with sound weights: saves this module an engine's start.
+
+        The version is that of the poisoned update, which the engine may have labelled its weights with.
+        """
+        broken: Any = self.generator
+        options = msgspec.structs.replace(self.options, version=broken.version + 1)
+        if broken.engine == "vllm":
+            from stream_rl.generate.options import model_shape
+            from stream_rl.generate.vllm_engine import VllmGenerator
+
+            assert await broken._llm.is_paused()
+            self.generator = VllmGenerator(broken._llm, options, model_shape(options.model))
+            broken._engine = None
+            await self.update()
+            assert not await self.generator._llm.is_paused()
+        else:
+            from stream_rl.generate.transformers_engine import TransformersGenerator
+
+            self.generator = TransformersGenerator(broken._model, options)
+            await self.update()
 
 
 def say(prompt: tuple[int, ...]) -> list[int]:
@@ -95,8 +128,9 @@ async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         from stream_rl.generate.vllm_engine import VllmGenerator
 
         generator = await VllmGenerator.start(options)
-    yield Stage(generator, folder, models, options)
-    await generator.aclose()
+    stage = Stage(generator, folder, models, options)
+    yield stage
+    await stage.generator.aclose()
 
 
 def ask(prompt: list[int], **changes: Any) -> GenerateRequest:
@@ -107,6 +141,13 @@ def ask(prompt: list[int], **changes: Any) -> GenerateRequest:
 def a_prompt(seed: int, length: int) -> list[int]:
     numbers = random.Random(seed)
     return [numbers.randrange(8, micro_models.VOCAB) for _ in range(length)]
+
+
+def flip(path: str) -> None:
+    """One bit of the last tensor."""
+    data = bytearray(Path(path).read_bytes())
+    data[-1000] ^= 1
+    Path(path).write_bytes(data)
 
 
 def check_parity(stage: Stage, prompt: list[int], result: GenerateResult, version: int, temperature: float) -> None:
@@ -313,6 +354,179 @@ async def test_wrong_manifests_are_refused_before_loading(stage: Stage) -> None:
     assert stage.generator.version == live + 1
 
 
+async def test_updates_under_load_keep_every_token_accounted_for(stage: Stage) -> None:
+    """6 sessions, 5 updates; after each, what an idle engine says is what a plain forward of its weights says."""
+    results: list[tuple[list[int], GenerateResult]] = []
+    over = anyio.Event()
+
+    async def session(seed: int) -> None:
+        turn = 0
+        while not over.is_set():
+            prompt = a_prompt(1000 * seed + turn, 30 + seed)
+            results.append((prompt, await stage.generator.generate(ask(prompt, max_tokens=60, stop_token_ids=()))))
+            turn += 1
+
+    first = stage.generator.version
+    async with anyio.create_task_group() as group:
+        for seed in range(6):
+            group.start_soon(session, seed)
+        for _ in range(5):
+            await anyio.sleep(0.06)
+            await stage.update()
+        over.set()
+    assert stage.generator.version == first + 5
+    split = 0
+    for prompt, result in results:
+        assert len(result.token_ids) == len(result.logprobs) == 60
+        assert sum(span.num_tokens for span in result.spans) == 60
+        versions = [span.version for span in result.spans]
+        assert versions == sorted(set(versions))
+        split += len(versions) > 1
+        if stage.has_model and len(versions) > 1 and split <= 12:
+            ids = prompt + result.token_ids.tolist()
+            start = 0
+            for span in result.spans:
+                said = micro_models.logprobs(stage.model(span.version), ids, len(prompt), 1.0)
+                part = slice(start, start + span.num_tokens)
+                np.testing.assert_allclose(result.logprobs[part], said[part], atol=2e-5)
+                start += span.num_tokens
+    assert split > 0
+    prompt = a_prompt(45, 30)
+    last = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    if stage.has_model:
+        check_parity(stage, prompt, last, first + 5, 0.0)
+
+
+async def test_a_flipped_byte_is_found_before_the_engine_sees_it(stage: Stage) -> None:
+    manifest = stage.publish(stage.generator.version + 1)
+    prompt = a_prompt(46, 30)
+    before = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    flip(manifest.path)
+    with pytest.raises(WeightsRejected, match="damaged"):
+        await stage.generator.update(manifest)
+    after = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    assert after.spans == before.spans
+    assert after.token_ids.tolist() == before.token_ids.tolist()
+
+
+async def test_a_lost_resume_is_recovered_by_its_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator: Any = stage.generator
+    if generator.engine != "vllm":
+        pytest.skip("is not resumed by a call")
+    real = generator._calls()
+    lost = 0
+
+    class LosesTwo:
+        """The engine's own calls, but the first two that resume never arrive."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        async def resume(self) -> None:
+            nonlocal lost
+            lost += 1
+            if lost <= 2:
+                await anyio.sleep_forever()
+            await real.resume()
+
+    monkeypatch.setattr(generator, "_calls", LosesTwo)
+    monkeypatch.setattr(generator, "_deadlines", SwapDeadlines(call_s=0.5, total_s=30.0))
+    results: list[GenerateResult] = []
+
+    async def in_flight() -> None:
+        results.append(await generator.generate(ask(a_prompt(47, 30), max_tokens=300, stop_token_ids=())))
+
+    old = generator.version
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(in_flight)
+            await anyio.sleep(0.1)
+            await stage.update()
+    assert lost == 3
+    assert [span.version for span in results[0].spans] == [old, old + 1]
+
+
+async def test_the_same_engine_over_http(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's own API server: sampling, parity, updates in flight with their labels, and a second attachment."""
+    engine: Any = stage.generator
+    if engine.engine != "vllm":
+        pytest.skip("has no server")
+    from stream_rl.generate.options import model_shape
+    from stream_rl.generate.vllm_engine import VllmGenerator
+    from stream_rl.generate.vllm_http import VllmHttpGenerator
+    from tests.contract.vllm_server import serving
+
+    old = engine.version
+    label = f"{RUN}:{old}"
+    await engine._llm.update_weight_version(label)  # as if it had been served from the start
+    async with serving(engine._llm, stage.options.model, monkeypatch) as url:
+        stage.generator = await VllmHttpGenerator.start(url, stage.options)
+        assert isinstance(stage.generator, Generator)
+        assert stage.generator.version == old
+        for temperature in (1.0, 0.7, 0.0):
+            prompt = a_prompt(80, 40)
+            result = await stage.generator.generate(ask(prompt, temperature=temperature, max_tokens=24))
+            check_parity(stage, prompt, result, old, temperature)
+        results: list[GenerateResult] = []
+
+        async def in_flight(seed: int) -> None:
+            request = ask(a_prompt(seed, 40), max_tokens=300, stop_token_ids=())
+            results.append(await stage.generator.generate(request))
+
+        async with anyio.create_task_group() as group:
+            for seed in range(81, 85):
+                group.start_soon(in_flight, seed)
+            await anyio.sleep(0.2)
+            await stage.update()
+        for result in results:
+            assert [span.version for span in result.spans] == [old, old + 1]
+            assert sum(span.num_tokens for span in result.spans) == len(result.token_ids) == 300
+        await stage.generator.aclose()
+        with pytest.raises(GenerationFailed, match="closed"):
+            await stage.generator.generate(ask([5, 6]))
+        with pytest.raises(GenerationFailed, match="those of another run"):
+            await VllmHttpGenerator.start(url, msgspec.structs.replace(stage.options, run_id="another-run"))
+        again = await VllmHttpGenerator.start(url, stage.options)
+        assert again.version == old + 1
+        await again.aclose()
+    options = msgspec.structs.replace(stage.options, version=old + 1)
+    stage.generator = VllmGenerator(engine._llm, options, model_shape(options.model))
+    engine._engine = None
+    await stage.update()
+
+
+async def test_weights_that_compute_nonsense_are_never_sampled_from(stage: Stage) -> None:
+    """They are what was published, byte by byte; no checksum can tell."""
+    if not stage.has_model:
+        pytest.skip("loads nothing")
+    live = stage.generator.version
+    path = stage.folder / "nonsense.safetensors"
+    tensors = load_file(stage.publish(live + 1).path)
+    tensors["model.layers.1.mlp.down_proj.weight"][3, 5] = float("nan")
+    save_file(tensors, path)
+    told: list[str] = []
+
+    async def in_flight() -> None:
+        with pytest.raises(GenerationFailed) as failure:
+            await stage.generator.generate(ask(a_prompt(48, 30), max_tokens=450, stop_token_ids=()))
+        told.append(str(failure.value))
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(in_flight)
+            await anyio.sleep(0.1)
+            with pytest.raises(WeightsRejected, match="log-probabilities such as nan"):
+                await stage.generator.update(fingerprint.manifest_of(path, run_id=RUN, version=live + 1))
+    assert "nan" in told[0]
+    assert stage.generator.version == live
+    with pytest.raises(GenerationFailed, match="nan"):
+        await stage.generator.generate(ask(a_prompt(48, 30)))
+    await stage.revive()
+    prompt = a_prompt(49, 30)
+    result = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
+    check_parity(stage, prompt, result, live + 2, 0.0)
+
+
 async def test_a_file_that_does_not_fit_is_refused_and_never_half_used(stage: Stage) -> None:
     if not stage.has_model:
         pytest.skip("loads nothing")
@@ -335,27 +549,45 @@ async def test_a_file_that_does_not_fit_is_refused_and_never_half_used(stage: St
         assert result.token_ids.tolist() == micro_models.greedy(stage.model(live), prompt, 12)
 
 
-async def test_a_dead_engine_process_fails_its_requests(stage: Stage) -> None:
+async def test_an_engine_that_dies_in_the_middle_of_an_update(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed with kill -9 while it loads: the update and every request fail at once, and say so."""
     if stage.generator.engine != "vllm":
         pytest.skip("has no process of its own")
     from stream_rl.generate.options import model_shape
     from stream_rl.generate.vllm_engine import VllmGenerator
 
-    llm = stage.generator._llm  # type: ignore[attr-defined]
-    fresh = VllmGenerator(llm, stage.options, model_shape(stage.options.model))  # the first one is poisoned by now
+    broken: Any = stage.generator  # poisoned by now, and paused
+    llm = broken._llm
+    await llm.resume_generation()
+    options = msgspec.structs.replace(stage.options, version=broken.version)
+    generator = VllmGenerator(llm, options, model_shape(options.model))
+    real = generator._calls()
+
+    class Dies:
+        """The engine's own calls, but loading kills its processes first."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        async def start(self) -> None:
+            for process in llm.engine_core.resources.engine_manager.processes:
+                process.kill()
+            await real.start()
+
+    monkeypatch.setattr(generator, "_calls", Dies)
 
     async def doomed() -> None:
-        with pytest.raises(GenerationFailed, match="engine process died"):
-            await fresh.generate(ask(a_prompt(60, 30), max_tokens=450, stop_token_ids=()))
+        with pytest.raises(GenerationFailed, match=r"engine process died|failed halfway"):
+            await generator.generate(ask(a_prompt(60, 30), max_tokens=450, stop_token_ids=()))
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(doomed)
             await anyio.sleep(0.1)
-            for process in llm.engine_core.resources.engine_manager.processes:
-                process.kill()
-        with pytest.raises(GenerationFailed, match="engine process died"):
-            await fresh.generate(ask([5, 6]))
+            with pytest.raises(WeightsRejected, match="did not take version"):
+                await generator.update(stage.publish(generator.version + 1))
+        with pytest.raises(GenerationFailed, match=r"engine process died|failed halfway"):
+            await generator.generate(ask([5, 6]))
 
 
 async def test_a_closed_generator_says_so(stage: Stage) -> None:

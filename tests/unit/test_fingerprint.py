@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from stream_rl import fingerprint
 from stream_rl.errors import WeightsRejected
+from stream_rl.types import TensorRecord
 
 TENSORS: dict[str, Any] = {
     "b": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -29,6 +31,7 @@ def saved(path: Path, tensors: dict[str, Any], **metadata: str) -> Path:
 
 
 def test_is_the_digest_the_docstring_promises(tmp_path: Path) -> None:
+    """Two levels, by hand: XXH3-128 of each tensor's bytes, then BLAKE2b over one line of JSON for each, by name."""
     expected = hashlib.blake2b(digest_size=16)
     for name, dtype, shape, data in [
         ("a", "I64", [2], np.asarray([1, -1], dtype="<i8").tobytes()),
@@ -36,8 +39,8 @@ def test_is_the_digest_the_docstring_promises(tmp_path: Path) -> None:
         ("empty", "F32", [0, 3], b""),
         ("scalar", "F64", [], np.asarray(2.5, dtype="<f8").tobytes()),
     ]:
-        expected.update(json.dumps([name, dtype, shape, len(data)], separators=(",", ":")).encode())
-        expected.update(data)
+        checksum = xxhash.xxh3_128(data).hexdigest()
+        expected.update(json.dumps([name, dtype, shape, checksum], separators=(",", ":")).encode() + b"\n")
     assert fingerprint.of_file(saved(tmp_path / "w", TENSORS)) == expected.hexdigest()
 
 
@@ -126,6 +129,52 @@ def test_manifests_are_verified_against_their_file(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(WeightsRejected, match=told):
             fingerprint.verify(wrong)
+
+
+def test_a_checksum_is_the_published_one_of_its_algorithm() -> None:
+    """XXH3-128 of nothing, from the reference implementation's own test vectors (seed 0)."""
+    assert fingerprint.checksum(b"") == "99aa06d3014798d86001c324468d497f"
+
+
+@pytest.mark.parametrize("name", ["a", "b", "scalar"])
+def test_a_flipped_byte_names_its_tensor(tmp_path: Path, name: str) -> None:
+    path = saved(tmp_path / "w", TENSORS)
+    manifest = fingerprint.manifest_of(path, run_id="r", version=3)
+    whole = bytearray(path.read_bytes())
+    header = int.from_bytes(whole[:8], "little")
+    begin = json.loads(whole[8 : 8 + header])[name]["data_offsets"][0]
+    whole[8 + header + begin] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(WeightsRejected, match=rf"damaged or overwritten after it was published in `{name}`$"):
+        fingerprint.verify(manifest)
+
+
+def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    """A checksum changed on the way: the file is good, but nobody could tell which tensor is bad when one is."""
+    manifest = fingerprint.manifest_of(saved(tmp_path / "w", TENSORS), run_id="r", version=3)
+    first, *rest = manifest.tensors
+    wrong = msgspec.structs.replace(manifest, tensors=(msgspec.structs.replace(first, checksum="00"), *rest))
+    with pytest.raises(WeightsRejected, match="the manifest is damaged"):
+        fingerprint.verify(wrong)
+    over_nccl = msgspec.structs.replace(wrong, transport="nccl", path="nowhere")
+    with pytest.raises(WeightsRejected, match="the manifest is damaged"):
+        fingerprint.verify(over_nccl)
+    assert fingerprint.verify(msgspec.structs.replace(manifest, transport="nccl", path="nowhere")) == (
+        manifest.fingerprint
+    )
+
+
+def test_a_manifest_without_records_is_verified_as_a_whole(tmp_path: Path) -> None:
+    """As an older learner writes it."""
+    manifest = fingerprint.manifest_of(saved(tmp_path / "w", TENSORS), run_id="r", version=3)
+    assert fingerprint.verify(msgspec.structs.replace(manifest, tensors=())) == manifest.fingerprint
+
+
+def test_differences_are_what_changed_what_is_gone_and_what_is_new() -> None:
+    def records(**checksums: str) -> list[TensorRecord]:
+        return [TensorRecord(name=n, dtype="F32", shape=(1,), checksum=c) for n, c in checksums.items()]
+
+    assert fingerprint.differences(records(a="1", b="2", c="3"), records(d="4", c="3", b="9")) == ("a", "b", "d")
 
 
 def test_manifests_survive_the_disk(tmp_path: Path) -> None:

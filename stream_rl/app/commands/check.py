@@ -6,16 +6,21 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import anyio
 import msgspec
 
 from envs import registry
+from stream_rl import config as configuration
 from stream_rl.app import defaults, preflight
+from stream_rl.app.one_off import answer_of
 from stream_rl.app.windows import windows
 from stream_rl.config import Config
 from stream_rl.errors import ConfigError
+from stream_rl.observe.rundir import RunDirectory
 from stream_rl.producer.history import new_history
 from stream_rl.types import Task
 
@@ -31,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print each fact as it is found. A fault is printed by the command line, with exit code 2 or 1."""
     config = defaults.load(arguments.config, arguments.overrides)
     facts = []
-    for fact in check(config):
+    for fact in check(config, quick=arguments.quick):
         facts.append(fact)
         if not arguments.json:
             sys.stdout.write(f"ok  {fact.name:<12} {fact.value}\n")
@@ -41,8 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check(config: Config) -> Iterator[Fact]:
-    """Facts in order of cost. Raises `ConfigError` or `JudgeFailed` for what cannot work."""
+def check(config: Config, *, quick: bool = False) -> Iterator[Fact]:
+    """Facts in order of cost; `quick` leaves out what starts an engine.
+
+    Raises `ConfigError`, `JudgeFailed` or `RoleDied` for what cannot work.
+    """
     preflight.check_static(config)
     groups = config.groups
     yield Fact(
@@ -55,7 +63,9 @@ def check(config: Config) -> Iterator[Fact]:
     external = [e.url for e in config.judge.endpoints if e.url != "embedded"]
     yield Fact(name="judges", value=", ".join(external) or ("embedded" if config.judge.endpoints else "none"))
     yield from _memory(config)
-    yield from _policy(config)
+    folder = yield from _policy(config)
+    if not quick:
+        yield _parity(config, folder)
 
 
 def _memory(config: Config) -> Iterator[Fact]:
@@ -65,8 +75,11 @@ def _memory(config: Config) -> Iterator[Fact]:
     yield Fact(name="weights", value=f"{place}: {shutil.disk_usage(place).free / 2**30:.1f} GiB free")
 
 
-def _policy(config: Config) -> Iterator[Fact]:
-    """Template prefix, tokenizer round trip, and whether a first prompt fits: with the model's own tokenizer."""
+def _policy(config: Config) -> Generator[Fact, None, Path]:
+    """Template prefix, tokenizer round trip, and whether a first prompt fits: with the model's own tokenizer.
+
+    Returns the policy's folder.
+    """
     from stream_rl.app.embedded_policy import ensure_policy
     from stream_rl.renderer import load_renderer
 
@@ -100,3 +113,13 @@ def _policy(config: Config) -> Iterator[Fact]:
             )
         longest = max(longest, first_prompt)
     yield Fact(name="prompts", value=f"first prompts take up to {longest} of {limit} tokens")
+    return folder
+
+
+def _parity(config: Config, model: Path) -> Fact:
+    """The engine's log-probabilities against a plain forward of the same weights: half a minute with vLLM on a CPU."""
+    with tempfile.TemporaryDirectory(prefix="stream-rl-check-") as folder:
+        run_dir = RunDirectory.create(Path(folder))
+        run_dir.config.write_text(configuration.to_toml(config), encoding="utf-8")
+        answer = anyio.run(answer_of, "parity", run_dir, str(model.resolve()))
+    return Fact(name="parity", value=f"{answer['told']} between engine and plain forward")

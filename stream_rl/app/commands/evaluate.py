@@ -13,10 +13,9 @@ import anyio
 
 from stream_rl import config as configuration
 from stream_rl.app import defaults, preflight
-from stream_rl.app.plans import engine_variables
-from stream_rl.app.process import RoleProcess
+from stream_rl.app.one_off import answer_of
 from stream_rl.config import Config
-from stream_rl.errors import RoleDied, UsageError
+from stream_rl.errors import UsageError
 from stream_rl.observe.rundir import RunDirectory
 
 
@@ -68,25 +67,9 @@ def _target(arguments: argparse.Namespace) -> tuple[str, Config]:
 
 
 async def _evaluate(run_dir: RunDirectory, model: str) -> dict[str, Any]:
-    sockets = engine_variables(run_dir.root / "s")
-    arguments = ["evaluate", "--run", str(run_dir.root), "--model", model]
-    process = await RoleProcess.start("evaluate", arguments, log=run_dir.logs / "evaluate.log", environment=sockets)
-    result: dict[str, Any] | None = None
-    problem, exit_code = "", 1
-    try:
-        async for event in process.events():
-            if event["type"] == "ready":
-                result = event
-            elif event["type"] == "failed":
-                problem, exit_code = event["error"], int(event["exit_code"])
-            elif event["type"] == "progress" and sys.stderr.isatty():
-                sys.stderr.write(f"\r{event['done']}/{event['total']} tasks")
-        await process.wait()
-    finally:
-        process.kill()
-        await process.aclose()
-    if result is None:
-        failure = RoleDied(problem or f"the evaluation ended without a result:\n{process.last_words()}")
-        failure.exit_code = exit_code
-        raise failure
-    return {key: value for key, value in result.items() if key not in ("type", "version", "versions")}
+    def progress(event: dict[str, Any]) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{event['done']}/{event['total']} tasks")
+
+    result = await answer_of("evaluate", run_dir, model, progress)
+    return {key: value for key, value in result.items() if key not in ("version", "versions")}

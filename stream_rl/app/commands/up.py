@@ -6,8 +6,10 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import anyio
 import msgspec
@@ -21,7 +23,11 @@ from stream_rl.config import Config
 from stream_rl.errors import StreamRLError, UsageError
 from stream_rl.observe.board import TerminalBoard
 from stream_rl.observe.report import write_report
-from stream_rl.observe.rundir import RunDirectory, keep_json_lines
+from stream_rl.observe.rundir import RunDirectory, keep_json_lines, read_json_lines
+from stream_rl.sinks.board import Board, SinkBoard
+from stream_rl.sinks.points import point_of
+from stream_rl.sinks.port import RunFacts
+from stream_rl.sinks.registry import ENTRIES
 
 _KILLED = 130  # a second Ctrl-C
 
@@ -39,16 +45,21 @@ def run(arguments: argparse.Namespace) -> int:
 def _train(run_dir: RunDirectory, config: Config, *, resumed: bool, json_lines: bool) -> int:
     checkpoint = _rewind(run_dir) if resumed else None
     run_dir.config.write_text(configuration.to_toml(config), encoding="utf-8")
-    board = _json_board if json_lines else TerminalBoard(sys.stdout, is_terminal=sys.stdout.isatty())
+    terminal = TerminalBoard(sys.stdout, is_terminal=sys.stdout.isatty())
+    shown = partial(_json_line, sys.stdout) if json_lines else terminal
     weights = preflight.weights_directory(config, run_dir.run_id, run_dir.root / "weights")
-    supervisor = Supervisor(
-        run=run_dir,
-        plans=plans(config, run_dir, weights=weights, resume_from=checkpoint, resumed=resumed),
-        scratch=(weights, sockets_folder(run_dir.run_id)),
-        board=board,
-    )
-    board({"type": "start", "run": str(run_dir.root), "engine": preflight.engine(config), **_facts(config)})
-    code = anyio.run(supervisor.run)
+    resumed_at = (int(checkpoint.name) if checkpoint else 0) if resumed else None
+    with _sink_board(shown, run_dir, config, resumed_at) as board:
+        supervisor = Supervisor(
+            run=run_dir,
+            plans=plans(config, run_dir, weights=weights, resume_from=checkpoint, resumed=resumed),
+            scratch=(weights, sockets_folder(run_dir.run_id)),
+            board=board,
+        )
+        board({"type": "start", "run": str(run_dir.root), "engine": preflight.engine(config), **_facts(config)})
+        code = anyio.run(supervisor.run)
+        if code == _KILLED:
+            board.hurry()
     if code != _KILLED:
         _tell_end(run_dir, json_lines=json_lines)
     return code
@@ -103,9 +114,22 @@ def _facts(config: Config) -> dict[str, Any]:
     }
 
 
-def _json_board(event: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
+def _sink_board(shown: Board, run_dir: RunDirectory, config: Config, resumed_at: int | None) -> SinkBoard:
+    points = (point_of({"type": "eval", **record}) for record in read_json_lines(run_dir.eval))
+    facts = RunFacts(
+        name=run_dir.root.resolve().name,
+        run_id=run_dir.run_id,
+        folder=run_dir.root,
+        config=msgspec.to_builtins(config),
+        resumed_at=resumed_at,
+        kept_evaluation=next((p for p in points if p is not None and p.step == resumed_at), None),
+    )
+    return SinkBoard(shown, run_dir, {name: ENTRIES[name].start for name in config.sinks}, facts)
+
+
+def _json_line(stream: TextIO, event: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(event) + "\n")
+    stream.flush()
 
 
 def _tell_end(run_dir: RunDirectory, *, json_lines: bool) -> None:

@@ -28,7 +28,7 @@ from envs.dbbench.player import Player
 from envs.dbbench.records import Table
 from envs.dbbench.statements import Refused
 from envs.dbbench.world import DBBench
-from stream_rl.errors import EnvironmentFailed
+from stream_rl.errors import EnvironmentLost
 from stream_rl.types import Task
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "dbbench"
@@ -297,7 +297,7 @@ def test_a_server_that_dies_costs_its_episodes_and_is_replaced() -> None:
     os.kill(server, signal.SIGKILL)
     assert select.select([end], [], [], 30)[0]
     os.close(end)
-    with pytest.raises(EnvironmentFailed, match=r"gone|no connection"):
+    with pytest.raises(EnvironmentLost, match=r"gone|no connection"):
         world.step("Action: Operation\n```sql\nSELECT 1\n```")
     world.reset(task, 0)
     assert world.step("Action: Operation\n```sql\nSELECT 1\n```").text == "[(1,)]"

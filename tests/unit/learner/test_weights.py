@@ -10,7 +10,9 @@ from torch import Tensor
 from learner.weights import safetensors
 from learner.weights.files import FilesPublisher
 from learner.weights.port import Publisher, TensorSpec
-from stream_rl.fingerprint import load_manifest, of_file
+from learner.weights.wire import on_wire, wire_specs
+from stream_rl.errors import WeightsRejected
+from stream_rl.fingerprint import load_manifest, of_file, tensors_of, verify
 from tests.unit.learner.builders import tiny_policy
 
 SPECS = (
@@ -29,6 +31,45 @@ def test_the_file_is_what_the_library_reads(tmp_path: Path) -> None:
     found = load_file(path)
     assert set(found) == {"a", "b"}
     assert all(torch.equal(found[s.name], t) for s, t in zip(SPECS, tensors(), strict=True))
+
+
+def test_the_records_are_what_a_reader_finds(tmp_path: Path) -> None:
+    records = safetensors.write(tmp_path / "x", SPECS, iter(tensors()))
+    assert records == tensors_of(tmp_path / "x")
+    assert [(r.name, r.dtype, r.shape) for r in records] == [("b", "BF16", (3,)), ("a", "F32", (2, 2))]
+
+
+def test_a_tensor_damaged_on_the_disk_is_named(tmp_path: Path) -> None:
+    manifest = FilesPublisher(tmp_path, "run").publish(1, SPECS, tensors())
+    whole = bytearray(Path(manifest.path).read_bytes())
+    whole[-1] ^= 0x80  # the sign of the last number of the last tensor
+    Path(manifest.path).write_bytes(whole)
+    with pytest.raises(WeightsRejected, match="after it was published in `a`"):
+        verify(manifest)
+
+
+def test_rounding_is_to_the_nearest_and_leaves_integers_alone(tmp_path: Path) -> None:
+    """bfloat16 has 8 significant bits: 257 lies between 256 and 258, as near to either, and 256 is the even one."""
+    specs = (
+        TensorSpec(name="x", dtype=torch.float32, shape=(3,)),
+        TensorSpec(name="h", dtype=torch.float16, shape=(1,)),
+    )
+    given = [torch.tensor([257.0, 257.5, -1.0]), torch.tensor([0.5], dtype=torch.float16)]
+    manifest = FilesPublisher(tmp_path, "run", dtype=torch.bfloat16).publish(1, specs, given)
+    assert [record.dtype for record in manifest.tensors] == ["BF16", "BF16"]
+    found = load_file(manifest.path)
+    assert found["x"].tolist() == [256.0, 258.0, -1.0]
+    assert manifest.fingerprint == of_file(manifest.path)
+    whole = torch.tensor([2**31 - 1], dtype=torch.int32)
+    assert next(on_wire([whole], torch.bfloat16)) is whole
+    assert wire_specs(specs, None) == specs
+
+
+def test_manifests_say_how_to_get_at_the_bytes(tmp_path: Path) -> None:
+    publisher = FilesPublisher(tmp_path, "run", transport="stream", address="tcp://127.0.0.1:7")
+    manifest = publisher.publish(1, SPECS, tensors())
+    assert (manifest.transport, manifest.address) == ("stream", "tcp://127.0.0.1:7")
+    assert load_manifest(Path(manifest.path).with_suffix(".json")) == manifest
 
 
 def test_transposed_views_are_written_as_they_look(tmp_path: Path) -> None:
