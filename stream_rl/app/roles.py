@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,8 @@ async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Eve
     """The embedded rule judge, until told to stop. Started again, it takes the same port if that is free."""
     from judge.server import serve
 
-    run, _ = run_of(arguments)
+    run, config = run_of(arguments)
+    delay_s = config.judge.endpoints[arguments.index].delay_s
     port_file = run.root / f"judge_port_{arguments.index}"
     port = int(port_file.read_text(encoding="ascii")) if port_file.exists() else 0
 
@@ -67,7 +69,7 @@ async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Eve
         port_file.write_text(address.rsplit(":", 1)[1].split("/")[0], encoding="ascii")
         board({"type": "ready", "address": address})
 
-    await until(stop, serve, "127.0.0.1", port, ready)
+    await until(stop, partial(serve, delay_s=delay_s), "127.0.0.1", port, ready)
     port_file.unlink(missing_ok=True)
 
 

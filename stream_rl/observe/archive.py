@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,10 +12,11 @@ import msgspec
 
 from stream_rl.errors import LedgerError, LinkError
 from stream_rl.link.codec import Decoder, unpack
-from stream_rl.types import Scores, Trajectory, Verdict
+from stream_rl.types import Scores, Split, Trajectory, Verdict
 
 R = TypeVar("R")
 
+_TASK_COLUMNS = "g.round, g.environment, g.split, g.task_index, g.seed, g.state, g.reason, g.hint"
 _HINT = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -28,6 +29,39 @@ class ArchivedGroup(msgspec.Struct, frozen=True, kw_only=True):
     candidate: bool  # it stood for selection
     selected: bool  # it was selected
     hint: tuple[str, ...] | None  # rubric ids or written criteria its teacher was told
+
+
+class ArchivedTransition(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of one training group's walk, or the exchange of its round ("moved")."""
+
+    group_id: str  # unique in the run
+    state: str  # "leased", "produced", "judged", "candidate", "selected", "trained", "discarded" or "moved"
+    detail: str | None  # the update it was selected for or trained by, a reason, "again", "rewound"
+    at: float  # seconds since 1970
+
+
+class ArchivedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a training group attempts, and where it stands."""
+
+    round: int  # the round it belongs to
+    environment: str  # world of its task
+    split: Split  # always "train"
+    index: int  # of its task
+    seed: int  # of its lease
+    state: str  # as in `ArchivedTransition`
+    reason: str | None  # of a discarded one
+    hint: tuple[str, ...] | None  # rubric ids or written criteria its teacher was told
+
+
+class ArchivedRollout(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One rollout with all that was said about it."""
+
+    purpose: str  # "train" or "eval"
+    trajectory: Trajectory  # the record, of a valid or an invalid one
+    num_bytes: int  # size of the record
+    verdict: Verdict | None  # None: not judged
+    scores: Scores | None  # None: no written criteria were scored
+    group: ArchivedTask | None  # None: an evaluation's rollout, which belongs to no training group
 
 
 class Archive:
@@ -125,6 +159,62 @@ class Archive:
             "SELECT v.record, s.record FROM verdicts v JOIN second_verdicts s USING (trajectory_id)"
         ):
             yield self._decoded(decoder, first), self._decoded(decoder, second)
+
+    def transitions(self) -> Iterator[ArchivedTransition]:
+        """Every step of every training group, in the order they were made."""
+        rows = self._rows("SELECT group_id, state, detail, at FROM transitions ORDER BY id")
+        for group_id, state, detail, at in rows:
+            yield ArchivedTransition(group_id=group_id, state=state, detail=detail, at=at)
+
+    def tasks(self) -> dict[str, ArchivedTask]:
+        """What each training group attempts."""
+        return {
+            str(group_id): self._task(row)
+            for group_id, *row in self._rows(f"SELECT group_id, {_TASK_COLUMNS} FROM groups g")
+        }
+
+    def rollouts(self, *, page: int = 64) -> Iterator[ArchivedRollout]:
+        """Every rollout, in the order they ended. `page` of them are read at once, so memory is bounded.
+
+        Between pages nothing is held open: the writer of a run that goes on is never in the way of its checkpoints.
+        """
+        scores = "s.record" if "scores" in self._tables else "NULL"
+        join = "LEFT JOIN scores s USING (trajectory_id)" if "scores" in self._tables else ""
+        trajectories: Decoder[Trajectory] = Decoder(Trajectory)
+        verdicts: Decoder[Verdict] = Decoder(Verdict)
+        scorings: Decoder[Scores] = Decoder(Scores)
+        last = 0
+        while rows := list(
+            self._rows(
+                f"SELECT t.rowid, t.purpose, t.record, v.record, {scores}, g.group_id, {_TASK_COLUMNS}"
+                f" FROM trajectories t LEFT JOIN verdicts v USING (trajectory_id) {join}"
+                " LEFT JOIN groups g ON g.group_id = t.group_id WHERE t.rowid > ? ORDER BY t.rowid LIMIT ?",
+                last,
+                page,
+            )
+        ):
+            for last, purpose, record, verdict, scored, group_id, *row in rows:  # noqa: B007  `last` begins the next page
+                yield ArchivedRollout(
+                    purpose=purpose,
+                    trajectory=self._decoded(trajectories, record),
+                    num_bytes=len(record),
+                    verdict=None if verdict is None else self._decoded(verdicts, verdict),
+                    scores=None if scored is None else self._decoded(scorings, scored),
+                    group=None if group_id is None else self._task(row),
+                )
+
+    def _task(self, row: Sequence[Any]) -> ArchivedTask:
+        round_, environment, split, index, seed, state, reason, hint = row
+        return ArchivedTask(
+            round=round_,
+            environment=environment,
+            split=split,
+            index=index,
+            seed=seed,
+            state=state,
+            reason=reason,
+            hint=None if hint is None else self._hint(hint),
+        )
 
     def _rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
         try:

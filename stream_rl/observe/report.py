@@ -1,23 +1,27 @@
-"""A run's report: a page of text, the same as JSON, and a picture."""
+"""A run's report: one HTML file with its drawings, the same as text and as JSON, and pictures."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from stream_rl.errors import UsageError
+from stream_rl.observe.bars import cost_chart, discards_chart, lag_chart, roles_chart
+from stream_rl.observe.document import render_html
 from stream_rl.observe.judging import JudgingFacts, draw_rates, judging_facts, judging_lines
-from stream_rl.observe.plots import learning_curve
+from stream_rl.observe.plots import health_chart, learning_curve, levels_chart, success_chart, time_chart
 from stream_rl.observe.progress import Estimate
 from stream_rl.observe.records import shares
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.observe.status import render_status
-from stream_rl.observe.summary import Summary, summarise
+from stream_rl.observe.summary import Summary, ordered, summarise
 from stream_rl.observe.switches import MAIN
+from stream_rl.observe.theme import styled, to_svg, write_png
 from stream_rl.observe.words import alarm, alignment, counts, fields, show
 
 __all__ = [
@@ -73,7 +77,7 @@ def report_json(run: RunDirectory) -> dict[str, Any]:
 
 
 def write_report(run: RunDirectory) -> str:
-    """Write `report/report.md`, `report/report.json` and the pictures; returns the text for a terminal."""
+    """Write `report/report.html`, the same as `.md` and `.json`, and the pictures; returns the text for a terminal."""
     picture = learning_curve(run)
     summary, judging = read_summary(run), judging_facts(run)
     tagged = judging is not None and judging.verdicts > 0
@@ -82,7 +86,33 @@ def write_report(run: RunDirectory) -> str:
     page = run.report / "report.md"
     rates = pictures[-1].name if tagged else ""
     page.write_text(render_markdown(summary, judging, picture=picture.name, rates=rates), encoding="utf-8")
-    return f"{render_text(summary, judging)}\nreport: {', '.join(map(str, [page, *pictures]))}"
+    html = run.report / "report.html"
+    html.write_text(render_html(summary, judging, _drawings(run, summary)), encoding="utf-8")
+    return f"{render_text(summary, judging)}\nreport: {', '.join(map(str, [html, page, *pictures]))}"
+
+
+def _drawings(run: RunDirectory, summary: Summary) -> dict[str, str]:
+    """Every chart that has something to show, as an `<svg>` element by name; each is a PNG in the folder, too."""
+    lines, evals = ordered(read_json_lines(run.metrics)), list(read_json_lines(run.eval))
+    if not lines:
+        return {}
+    charts: dict[str, tuple[str, Callable[[], Any]]] = {
+        "success": ("success and reward", partial(success_chart, lines, evals)),
+        "time": ("seconds of the learner for each update", partial(time_chart, lines)),
+        "roles": ("share of its time by state for each role", partial(roles_chart, summary)),
+        "lag": ("lag of trained groups and where it arose", partial(lag_chart, summary)),
+        "health": ("staleness, entropy and drift for each update", partial(health_chart, lines)),
+        "levels": ("groups in flight and queues for each update", partial(levels_chart, lines)),
+        "cost": ("tokens and device-seconds", partial(cost_chart, summary)),
+        "discarded": ("groups and rollouts by what became of them", partial(discards_chart, summary)),
+    }
+    out = {}
+    for name, (title, chart) in charts.items():
+        with styled():
+            if (figure := chart()) is not None:
+                write_png(figure, run.report / f"{name}.png")
+                out[name] = to_svg(figure, title)
+    return out
 
 
 def _plain(summary: Summary, judging: JudgingFacts | None) -> dict[str, Any]:
@@ -107,7 +137,8 @@ def _sections(s: Summary, judging: JudgingFacts | None) -> Iterator[Section]:
         f"run {s.run}: {s.end}",
         [
             f"{s.updates} updates in {s.train_s:.0f} training seconds ({s.wall_s:.0f} s in all, "
-            f"{s.evaluation_s:.0f} s evaluating, {s.startup_s:.0f} s waiting for producers to start)"
+            f"{s.evaluation_s:.0f} s evaluating, {s.startup_s:.0f} s waiting for producers to start"
+            f"{f', {s.paused_s:.0f} s paused' if s.paused_s >= 0.5 else ''})"
         ],
     )
     if s.switches:
@@ -136,6 +167,7 @@ def _sections(s: Summary, judging: JudgingFacts | None) -> Iterator[Section]:
                 f"an update took {s.update_s:.2f} s: {seconds}",
                 *(f"{name}: {_percentages(states)}" for name, states in s.roles.items()),
                 *_weight_updates(s),
+                *([f"the orchestrator's event loop was {s.loop_lag_s:.3f} s late at worst"] if s.loop_lag_s else []),
             ],
         )
     if s.updates:
@@ -165,6 +197,9 @@ def _usage(s: Summary) -> Iterator[str]:
         prompt, completion = (show(s.tokens.get(f"judge_{part}"), ",") for part in ("prompt", "completion"))
         yield f"judge: {prompt} prompt and {completion} completion tokens, price {show(s.judge_price, '.4g')}"
     yield f"{show(s.generated_per_s, '.0f')} tokens generated in a training second"
+    if s.device_s:
+        devices = ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in s.device_s.items() if seconds)
+        yield f"devices, used or not: {devices}"
     lost = f", of all groups: {counts(s.discarded)}" if s.discarded else ""
     yield f"groups: {s.groups['candidate']} candidates, {s.groups['selected']} trained{lost}"
     rollouts = [f"discarded: {counts(s.discarded_rollouts)}"] if s.discarded_rollouts else []
@@ -177,6 +212,9 @@ def _usage(s: Summary) -> Iterator[str]:
     )
     lags = ", ".join(f"{lag}: {share:.0%}" for lag, share in shares(s.lag_histogram).items())
     yield f"lag in updates: at most {show(s.lag_max)}, {show(s.lag_mean, '.2f')} on average ({lags or 'no group'})"
+    if any(s.lag_origins.values()):
+        arose = ", ".join(f"{origin} {mean:.2f}" for origin, mean in s.lag_origins.items() if mean)
+        yield f"where it arose, updates of a group in the mean: {arose}"
 
 
 def _weight_updates(s: Summary) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from stream_rl.observe.records import number, numbers, shares, sum_numbers, tabl
 from stream_rl.observe.switches import switches
 
 THRESHOLDS = (0.5, 0.6)
+_PRODUCER = re.compile(r"producer-?[^/]*")  # its generator and worlds have names with a slash
 _WEIGHTS = "weights"  # the entry of `roles` that holds weight updates and is no role
 _TROUBLE = frozenset(
     {"role_restarted", "producer_left", "producer_quarantined", "weights_failed", "failing", "killed", "judge"}
@@ -54,17 +56,27 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     learner: dict[str, float]  # share of the learner's training time by part; adds up to 1
     evaluation_s: float  # seconds the learner stood still for held-out evaluations
     startup_s: float  # seconds it waited for producers to start
+    paused_s: float  # seconds it waited because people had paused the run
     roles: dict[str, dict[str, float]]  # name -> share of its time by state; each adds up to 1
+    slots: dict[str, dict[str, float]]  # role that does many things at once -> share of its slot-seconds by state
+    levels: dict[str, float]  # permits, groups by stage, messages that wait: mean over time
+    loop_lag_s: float | None  # latest the orchestrator's event loop ever was
     weight_updates_s: dict[str, float]  # seconds all generators together were paused, and loading, for new weights
     lag_max: int | None  # updates, over all trained groups
     lag_mean: float | None  # updates
     lag_histogram: dict[str, int]  # lag -> trained groups
+    lag_origins: dict[str, float]  # phase -> updates that a trained group aged in it, in the mean; adds up to lag_mean
     tokens: dict[str, int]  # generated, trained, discarded, judge, teacher, and what else the run counts
     judge_price: float | None  # of the judge's tokens, in the currency of the endpoints' prices
+    device_s: dict[str, float]  # role -> seconds that its devices were held for it, used or not
     generated_per_s: float | None  # tokens generated in a training second
     groups: dict[str, int]  # candidate and selected
     discarded: dict[str, int]  # reason -> groups, "not_selected" included
     discarded_rollouts: dict[str, int]  # reason -> rollouts in those groups; empty where they were not counted
+    rerolled: dict[str, int]  # reason -> attempts at rollouts that were dropped and played again
+    cut: dict[
+        str, dict[str, float]
+    ]  # "kept", "cut" -> mean turns, tokens, reward of rollouts that count, and of others
     failed_rollouts: int | None  # a world or a generator failed; they are in no statistic
     all_pass: float | None  # mean share of groups whose members all succeed
     all_fail: float | None  # mean share of groups whose members all fail
@@ -93,7 +105,7 @@ def summarise(
     groups = {key: int(sum(number(line, "groups", key) or 0 for line in lines)) for key in ("candidate", "selected")}
     histogram = sum_numbers(numbers(line, "lag", "histogram") for line in lines)
     change = gain(points[0], points[-1]) if len(points) > 1 else None
-    roles = _roles(lines)
+    roles, slots = _roles(lines, "roles"), _roles(lines, "slots")
     end, complete = _end(events, begun=bool(lines))
     all_pass, all_fail = (_mean(lines, "zero_variance", key) for key in ("all_pass", "all_fail"))
     learner = shares(learner_s)
@@ -115,17 +127,27 @@ def summarise(
         learner=learner,
         evaluation_s=sum(time.evaluation_s for time in times),
         startup_s=sum(time.startup_s for time in times),
+        paused_s=sum(time.paused_s for time in times),
         roles={name: shares(states) for name, states in roles.items()},
+        slots={name: shares(states) for name, states in slots.items()},
+        levels=_levels(lines),
+        loop_lag_s=max(
+            (late for line in lines if (late := number(line, "loop_lag", "max_s")) is not None), default=None
+        ),
         weight_updates_s=sum_numbers(numbers(line, "roles", _WEIGHTS) for line in lines),
         lag_max=_lag_max(lines),
         lag_mean=_lag_mean(histogram),
         lag_histogram={lag: int(histogram[lag]) for lag in sorted(histogram, key=int)},
+        lag_origins=_lag_origins(lines),
         tokens={name: int(tokens[name]) for name in (*_TOKENS, *_MORE_TOKENS) if name in tokens},
         judge_price=_sum(lines, "judge", "price"),
+        device_s=sum_numbers(numbers(line, "cost", "device_s") for line in lines),
         generated_per_s=tokens["generated"] / train_s if train_s else None,
         groups=groups,
         discarded={reason: int(n) for reason, n in sorted(discarded.items())},
         discarded_rollouts={reason: int(n) for reason, n in sorted(thrown.items())},
+        rerolled={reason: int(n) for reason, n in sorted(sum_numbers(_rerolled(lines)).items())},
+        cut={part: _means(lines, "cut", part) for part in ("kept", "cut") if _means(lines, "cut", part)},
         failed_rollouts=None if (failed := _sum(lines, "invalid_trajectories")) is None else int(failed),
         all_pass=all_pass,
         all_fail=all_fail,
@@ -135,7 +157,10 @@ def summarise(
         advice=advise(
             Facts(
                 learner=learner,
-                producers={name: shares(states) for name, states in roles.items() if name.startswith("producer")},
+                producers={name: shares(states) for name, states in roles.items() if _PRODUCER.fullmatch(name)},
+                generators=shares(sum_numbers(s for name, s in roles.items() if name.endswith("/generator"))),
+                orchestrator=shares(roles.get("orchestrator", {})),
+                async_depth=_last(lines, "async_depth"),
                 lost=_lost(discarded, groups["candidate"]),
                 all_pass=all_pass,
                 all_fail=all_fail,
@@ -152,9 +177,41 @@ def ordered(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [found[step] for step in sorted(found)]
 
 
-def _roles(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    names = sorted({name for line in lines for name in table(line, "roles")} - {_WEIGHTS})
-    return {name: sum_numbers(numbers(line, "roles", name) for line in lines) for name in names}
+def _roles(lines: Sequence[Mapping[str, Any]], key: str) -> dict[str, dict[str, float]]:
+    names = sorted({name for line in lines for name in table(line, key)} - {_WEIGHTS})
+    return {name: sum_numbers(numbers(line, key, name) for line in lines) for name in names}
+
+
+def _levels(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Means over the time between the lines; of a line without a predecessor, its whole time counts."""
+    total: dict[str, float] = {}
+    seconds = before = 0.0
+    for line in lines:
+        now = number(line, "wall_s") or before
+        levels = {name: number(line, "levels", name, "mean") for name in table(line, "levels")}
+        if levels:
+            seconds += now - before
+            for name, level in levels.items():
+                total[name] = total.get(name, 0.0) + (level or 0.0) * (now - before)
+        before = now
+    return {name: integral / seconds for name, integral in total.items()} if seconds else {}
+
+
+def _lag_origins(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    found: dict[str, dict[str, float]] = {}
+    for line in lines:
+        for origin in table(line, "lag", "by_origin"):
+            found[origin] = sum_numbers((found.get(origin, {}), numbers(line, "lag", "by_origin", origin)))
+    return {origin: mean for origin, counts in found.items() if (mean := _lag_mean(counts)) is not None}
+
+
+def _rerolled(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    return [numbers(line, "rollouts", "rerolled") for line in lines]
+
+
+def _last(lines: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    value = number(lines[-1], key) if lines else None
+    return None if value is None else int(value)
 
 
 def _lost(discarded: Mapping[str, float], candidates: int) -> dict[str, float]:
@@ -178,9 +235,9 @@ def _mean(lines: Sequence[Mapping[str, Any]], *path: str) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def _means(lines: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
-    names = dict.fromkeys(name for line in lines for name in table(line, key))
-    return {name: value for name in names if (value := _mean(lines, key, name)) is not None}
+def _means(lines: Sequence[Mapping[str, Any]], *path: str) -> dict[str, float]:
+    names = dict.fromkeys(name for line in lines for name in table(line, *path))
+    return {name: value for name in names if (value := _mean(lines, *path, name)) is not None}
 
 
 def _sum(lines: Sequence[Mapping[str, Any]], *path: str) -> float | None:

@@ -124,6 +124,11 @@ def sentence(event: Mapping[str, Any]) -> str:
             return f"{role} ended with {_exit_words(code)}; the run cannot go on"
         case "page":
             return f"watch it at {show(event.get('address'))}"
+        case "sink":
+            return (
+                f"nothing more goes to the sink {name}: {show(event.get('problem'))}; the run goes on, its numbers are "
+                f"in metrics.jsonl (details: {show(event.get('log'))})"
+            )
         case "failed":
             return f"FAILED: {show(event.get('error'))}"
         case "killed":

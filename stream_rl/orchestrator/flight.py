@@ -8,6 +8,7 @@ from typing import Literal
 
 from stream_rl.orchestrator.ledger import GroupRow
 from stream_rl.orchestrator.offer import Offer
+from stream_rl.orchestrator.staleness import Stamps
 from stream_rl.rubrics.alignment import Alignment
 from stream_rl.types import Scores, Trajectory, Verdict
 
@@ -28,6 +29,7 @@ class Flight:
     alignment: Alignment | None = None  # which bundle the teacher is told, once every score is in
     produced_s: float = 0.0  # when its last rollout ended
     judged_s: float = 0.0  # when its last verdict came
+    stamps: Stamps = field(default_factory=Stamps)  # which versions there were when it passed its phases
     hint: tuple[str, ...] | None = None  # rubric ids or written criteria for the teacher, once selected
 
     @property

@@ -230,8 +230,9 @@ class Ledger:
     def rewind(self, version: int, at: float) -> int:
         """Resume from a checkpoint of `version`: rounds trained after it are selected again, unchanged.
 
-        A round before it that is only `selected` was trained: the process ended between the checkpoint and the
-        learner's report. Returns the number of groups put back.
+        Groups the learner refused belong to them: they held a place, and are sent to it again. A round before it that
+        is only `selected` was trained: the process ended between the checkpoint and the learner's report. Returns the
+        number of groups put back.
         """
         with self._transaction():
             unreported = self._db.execute(
@@ -239,11 +240,14 @@ class Ledger:
             ).fetchall()
             for group_id, round_ in unreported:
                 self._advance(group_id, "trained", at, str(round_))
+            # A group the learner refused held its place in the round, and holds it again: it was selected, too.
             rows = self._db.execute(
-                "SELECT group_id FROM groups WHERE state = 'trained' AND round >= ?", (version,)
+                "SELECT group_id FROM groups WHERE round >= ? AND (state = 'trained' OR state = 'discarded'"
+                " AND group_id IN (SELECT group_id FROM transitions WHERE state = 'selected'))",
+                (version,),
             ).fetchall()
             for (group_id,) in rows:
-                self._db.execute("UPDATE groups SET state = 'selected' WHERE group_id = ?", (group_id,))
+                self._db.execute("UPDATE groups SET state = 'selected', reason = NULL WHERE group_id = ?", (group_id,))
                 self._note(group_id, "selected", "rewound", at)
             self._db.execute("DELETE FROM versions WHERE version > ?", (version,))
             self._db.execute("DELETE FROM checkpoints WHERE version > ?", (version,))

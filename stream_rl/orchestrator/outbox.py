@@ -22,9 +22,15 @@ class Outboxes(Generic[M, R]):
         self._hub = hub
         self._queues: dict[str, MemoryObjectSendStream[M]] = {}
         self._all_sent: dict[str, anyio.Event] = {}
+        self._waiting = 0
         self._opened_send, self._opened = anyio.create_memory_object_stream[
             tuple[str, MemoryObjectReceiveStream[M], anyio.Event]
         ](math.inf)
+
+    @property
+    def waiting(self) -> int:
+        """Messages posted and not sent yet: the peer grants no credit for them."""
+        return self._waiting
 
     async def run(self) -> None:
         """Send what is posted, until closed and everything is sent."""
@@ -43,6 +49,7 @@ class Outboxes(Generic[M, R]):
         """Queue a message. One for a peer that has left is dropped: what it held is leased again anyway."""
         if queue := self._queues.get(peer):
             queue.send_nowait(message)
+            self._waiting += 1
 
     def drop(self, peer: str) -> None:
         """A peer left."""
@@ -73,4 +80,6 @@ class Outboxes(Generic[M, R]):
                     raise
                 except LinkError:
                     gone = True  # PeerLeft is on its way to the actor; until then its messages are dropped here
+                finally:
+                    self._waiting -= 1
         sent.set()

@@ -18,6 +18,7 @@ from stream_rl.orchestrator.choosing import flight_profile
 from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.judging import Answer, JudgingStage, Question
 from stream_rl.orchestrator.ledger import GroupRow, Ledger
+from stream_rl.orchestrator.staleness import Stamps
 from stream_rl.orchestrator.state import RunState
 from stream_rl.orchestrator.tasks import TaskStream
 from stream_rl.rubrics.steering import Steering
@@ -63,6 +64,7 @@ class Production:
                 return
             flight.stage = "leased"
             flight.producer = producer.peer
+            flight.stamps = Stamps(leased=state.made)
             producer.leases[flight.group_id] = size
             limits = state.config.limits(flight.row.task.environment)
             lease = TrainLease(
@@ -156,6 +158,7 @@ class Production:
         flight.producer = None
         state.tally.rerolled(message.rerolled, message.rerolled_tokens)
         flight.produced_s = flight.judged_s = state.clock()
+        flight.stamps.produced = state.made
         if state.config.needs_bundles:
             writing = message.written or Writing(bundles=(), error="the producer wrote nothing")
             state.tally.writing(writing)
@@ -205,6 +208,7 @@ class Production:
         flight.alignment = self._bundling.choose(flight)
         self._bundling.learn(flight)
         flight.judged_s = state.clock()
+        flight.stamps.judged = state.made
         await state.ledger.do(Ledger.advance_all, flight.group_id, ("judged", "candidate"), state.wall())
         flight.stage = "candidate"
         self._failures = 0

@@ -17,7 +17,7 @@ from stream_rl.observe.alarms import AlarmWatch
 from stream_rl.observe.rundir import append_json
 from stream_rl.orchestrator.choosing import choose, hint_for
 from stream_rl.orchestrator.flight import Flight
-from stream_rl.orchestrator.learning import LearnerState, attribute_waits, judge_wait
+from stream_rl.orchestrator.learning import LearnerState, attribute_waits, judge_wait, no_training
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.state import RunState
 from stream_rl.orchestrator.window import exchanges
@@ -55,7 +55,7 @@ class Rounds:
             peer=peer,
             version=version,
             idle_since_s=state.clock(),
-            idle_since_eval_s=state.phase.snapshot()["evaluating"],
+            idle_since_phases=state.phase.snapshot(),
         )
 
     async def make_way(self) -> None:
@@ -111,6 +111,7 @@ class Rounds:
         for flight in candidates:
             flight.stage = "selected" if flight.group_id in chosen else "unselected"
             flight.hint = hints.get(flight.group_id)
+            flight.stamps.selected = state.made
 
     def deliver(self) -> None:
         """Send the learner what is selected for the round it waits for."""
@@ -132,7 +133,7 @@ class Rounds:
         if len(learner.delivered) == count:
             learner.complete = True
             learner.judge_wait_s = judge_wait(round_, learner.idle_since_s)
-            learner.eval_overlap_s = state.phase.snapshot()["evaluating"] - learner.idle_since_eval_s
+            learner.no_training_s = no_training(learner.idle_since_phases, state.phase.snapshot())
 
     def _message(self, flight: Flight) -> SelectedGroup:
         return SelectedGroup(
@@ -171,12 +172,13 @@ class Rounds:
             elif reason := message.refused.get(flight.group_id):
                 state.tally.discard(flight, reason)
         metrics = dict(message.metrics)
-        metrics["learner"] = attribute_waits(
-            metrics.get("learner", {}), judge_wait_s=learner.judge_wait_s, eval_overlap_s=learner.eval_overlap_s
+        metrics["learner"], others = attribute_waits(
+            metrics.get("learner", {}), judge_wait_s=learner.judge_wait_s, no_training_s=learner.no_training_s
         )
+        metrics["learner_other"] = {**metrics.get("learner_other", {}), **others}
         trained = [f for f in round_ if f.group_id in set(message.group_ids)]
         line = state.tally.line(step=message.update, candidates=round_, trained=trained, learner=metrics)
-        self._write({**line, "async_depth": state.depth})
+        self._write({**state.accounts.merged(line), "async_depth": state.depth})
         state.manifest = message.manifest
         self._wait_for_round(peer, message.version)
         if message.checkpoint:

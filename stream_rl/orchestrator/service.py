@@ -19,13 +19,16 @@ import msgspec
 from stream_rl.config import Config
 from stream_rl.errors import RoleDied
 from stream_rl.messages import (
+    AttachGenerator,
     AttachJudge,
     CheckpointSaved,
+    DetachGenerator,
     DetachJudge,
     Finish,
     FromOrchestrator,
     GroupClosed,
     LearnerReady,
+    ListGenerators,
     ListJudges,
     ProducerReady,
     ProducerStats,
@@ -39,9 +42,12 @@ from stream_rl.messages import (
     WeightsFailed,
     WeightsLive,
 )
+from stream_rl.observe.loop_lag import LoopLag
 from stream_rl.observe.rundir import RunDirectory
+from stream_rl.orchestrator.accounts import HANDLING, Accounts, devices_of
 from stream_rl.orchestrator.fleet import ProducerState
 from stream_rl.orchestrator.gate import Gate
+from stream_rl.orchestrator.guests import Guests
 from stream_rl.orchestrator.judging import Answer, JudgingStage, Question
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.outbox import Outboxes
@@ -97,6 +103,8 @@ class Orchestrator:
         vocabulary: Vocabulary,
         board: Board,
         version: int = 0,
+        loop_lag: LoopLag | None = None,
+        embedded_judges: int = 0,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -106,6 +114,8 @@ class Orchestrator:
         judges: who is asked, for attaching and detaching while the run goes on
         version: of the start policy, or of the checkpoint to go on from
         board: told what people see
+        loop_lag: measured while the run goes on; None: not
+        embedded_judges: judge processes that the run itself started, for the account of its devices
         """
         self._hub = hub
         self._inbox_send, self._inbox = anyio.create_memory_object_stream[_Event](math.inf)
@@ -118,6 +128,7 @@ class Orchestrator:
                 required=config.judge.required,
                 deliver=self._judged,
                 trouble=self._judge_trouble,
+                clock=clock,
             )
         self._judge_problem: str | None = None
         # A group leased S updates ahead is S updates old when it is trained: more than `max_lag` ahead is in vain.
@@ -131,10 +142,15 @@ class Orchestrator:
             version=version,
             window=window,
         )
+        self._loop_lag = loop_lag
+        accounts = Accounts(
+            devices_of(config, embedded_judges=embedded_judges), judging=self._judging, loop_lag=loop_lag, clock=clock
+        )
         self._state = RunState(
             config=config,
             run=run,
-            ledger=LedgerWriter(ledger),
+            ledger=LedgerWriter(ledger, accounts.actor),
+            accounts=accounts,
             gate=gate,
             vocabulary=vocabulary,
             tags=judge is not None and (config.needs_tags or not config.needs_scores),
@@ -150,6 +166,7 @@ class Orchestrator:
         self._rounds = Rounds(self._state, held=self._validation.awaited)
         self._weights = WeightSync(self._state, self._watch_update)
         self._roster = Roster(self._state, judges)
+        self._guests = Guests(self._state)
         self._tuning = Tuning(self._state)
         self._tasks: anyio.abc.TaskGroup
 
@@ -170,13 +187,18 @@ class Orchestrator:
             tasks.start_soon(state.outboxes.run)
             if self._judging:
                 tasks.start_soon(self._judging.run)
+            if self._loop_lag:
+                tasks.start_soon(self._loop_lag.run)
             try:
                 await self._roster.restore()
+                await self._guests.restore()
                 await self._tuning.restore()
                 await self._production.restore()
                 async for event in self._inbox:
-                    await self._handle(event)
-                    await self._pump()
+                    with state.accounts.actor.during(HANDLING):
+                        await self._handle(event)
+                        await self._pump()
+                    self._observe()
                     if state.finished:
                         break
             finally:
@@ -257,7 +279,7 @@ class Orchestrator:
                 self._weights.producer_ready(peer, message)
             case ProducerStats():
                 if producer := self._state.fleet.by_peer.get(peer):
-                    self._state.tally.role_states(producer.name, message.states)
+                    self._account(producer.name, message)
             case WeightsLive():
                 self._weights.live(peer, message)
             case WeightsFailed():
@@ -273,6 +295,8 @@ class Orchestrator:
                 self._state.outboxes.post(peer, StatusReply(status=self.status()))
             case Tune():
                 self._state.outboxes.post(peer, await self._tuning.answer(message))
+            case AttachGenerator() | DetachGenerator() | ListGenerators():
+                self._state.outboxes.post(peer, await self._guests.answer(message))
             case AttachJudge() | DetachJudge() | ListJudges():
                 self._state.outboxes.post(peer, await self._roster.answer(message))
 
@@ -285,6 +309,24 @@ class Orchestrator:
             self._validation.close_group(group_id)
         else:
             await self._production.close_group(peer, message)
+
+    def _account(self, name: str, stats: ProducerStats) -> None:
+        tally = self._state.tally
+        tally.role_states(name, stats.states)
+        tally.slot_states(name, stats.slots)
+        for part, states in stats.parts.items():
+            tally.role_states(f"{name}/{part}", states)
+
+    def _observe(self) -> None:
+        state = self._state
+        state.accounts.observe(
+            gate=state.gate,
+            fleet=state.fleet,
+            flights=state.flights,
+            learner=state.learner is not None,
+            inbox=self._inbox.statistics().current_buffer_used,
+            outbox=state.outboxes.waiting,
+        )
 
     def _peer_left(self, event: PeerLeft) -> None:
         state = self._state

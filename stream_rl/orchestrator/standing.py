@@ -30,6 +30,7 @@ def standing(
         "async_depth": state.depth,
         "paused": state.paused,
         "permits": {"taken": gate.taken, "free": gate.free, "capacity": gate.capacity},
+        "levels": state.accounts.levels,
         "groups": dict(sorted(Counter(f.stage for f in state.flights.values()).items())),
         "success": line.get("success"),
         "lag": line.get("lag"),

@@ -11,6 +11,7 @@ from stream_rl.config import Config
 from stream_rl.messages import FromOrchestrator, ToOrchestrator
 from stream_rl.observe.rundir import RunDirectory, append_json
 from stream_rl.observe.states import StateClock
+from stream_rl.orchestrator.accounts import Accounts, Devices
 from stream_rl.orchestrator.fleet import Fleet
 from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.gate import Gate
@@ -43,6 +44,7 @@ class RunState:
     learner: LearnerState | None = None
     manifest: WeightsManifest | None = None  # newest published weights
     tally: Tally = field(default_factory=Tally)
+    accounts: Accounts = field(default_factory=lambda: Accounts(Devices()))
     paused: bool = False  # people asked for it: nothing new is leased for training
     stopping: str | None = None  # why, once the run is asked to stop
     finished: bool = False  # everybody was told that it is over
@@ -76,6 +78,11 @@ class RunState:
     def started(self) -> bool:
         """Learner and at least one producer are there."""
         return self.learner is not None and bool(self.fleet.ready)
+
+    @property
+    def made(self) -> int:
+        """The newest version the learner has made, live or on its way."""
+        return self.gate.version if self.manifest is None else self.manifest.version
 
     @property
     def behind(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_rl.orchestrator.flight import Flight
+from stream_rl.orchestrator.staleness import histograms, origins
 from stream_rl.types import Scores, Trajectory, Verdict, Writing
 
 
@@ -47,6 +48,7 @@ class Tally:
         self.malformed_bundles = 0
         self.bundles = 0
         self.roles: dict[str, Counter[str]] = {}
+        self.slots: dict[str, Counter[str]] = {}
 
     def trajectory(self, trajectory: Trajectory) -> None:
         """A training rollout came back."""
@@ -94,6 +96,10 @@ class Tally:
         """Seconds a role spent in each state."""
         self.roles.setdefault(name, Counter()).update(states)
 
+    def slot_states(self, name: str, states: Mapping[str, float]) -> None:
+        """Slot-seconds of a role that does many things at once, by state."""
+        self.slots.setdefault(name, Counter()).update(states)
+
     def line(
         self, *, step: int, candidates: Sequence[Flight], trained: Sequence[Flight], learner: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -135,6 +141,7 @@ class Tally:
                 "max": max(lags, default=0),
                 "mean": statistics.fmean(lags) if lags else 0.0,
                 "histogram": {str(lag): n for lag, n in sorted(Counter(lags).items())},
+                "by_origin": histograms(map(_origins, trained)),
             },
             "zero_variance": {
                 "all_pass": _share(candidates, lambda f: f.success_rate == 1.0),
@@ -157,6 +164,7 @@ class Tally:
             },
             **({"orsd": self._orsd(candidates)} if any(f.offer for f in candidates) else {}),
             "roles": {name: dict(sorted(states.items())) for name, states in sorted(self.roles.items())},
+            "slots": {name: dict(sorted(states.items())) for name, states in sorted(self.slots.items())},
             "tokens": tokens,
         }
         self._reset()
@@ -176,6 +184,12 @@ class Tally:
             "bank_share": _mean(banked),
             "omitted_turns_mean": _mean([f.offer.omitted_turns for f in candidates if f.offer]),
         }
+
+
+def _origins(flight: Flight) -> dict[str, int]:
+    """Where its lag arose; a group without a token has none."""
+    round_ = flight.row.round
+    return origins(round_ if flight.oldest_version is None else flight.oldest_version, flight.stamps, round_)
 
 
 def _by_environment(candidates: Sequence[Flight], trained: Sequence[Flight]) -> dict[str, dict[str, Any]]:

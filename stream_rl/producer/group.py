@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from stream_rl.messages import EvalLease, FromProducer, GroupClosed, TrainLease, TrajectoryDone
+from stream_rl.producer.account import ENVIRONMENT, GENERATE, WRITE
 from stream_rl.producer.episode import Plan
-from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, WRITE, Means, rollout
+from stream_rl.producer.rollout import Means, rollout
 from stream_rl.producer.writer import write
 from stream_rl.types import Trajectory, Writing
 

@@ -10,8 +10,8 @@ import anyio
 import msgspec
 
 from stream_rl.errors import EnvironmentFailed, EnvironmentLost, GenerationFailed, GeneratorBroken
-from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import EnvironmentPool, EnvironmentSession, GenerateRequest, Generator
+from stream_rl.producer.account import ProducerAccount
 from stream_rl.producer.episode import Episode, Plan
 from stream_rl.producer.history import History, TurnRenderer, Window, new_history
 from stream_rl.rubrics.guidance import avoid_text
@@ -19,7 +19,6 @@ from stream_rl.rubrics.vocabulary import Vocabulary
 from stream_rl.rubrics.writing import WritingOptions
 from stream_rl.types import StepResult, Trajectory
 
-GENERATE, WRITE, ENVIRONMENT = "generate", "write", "environment"
 _ATTEMPTS = 8  # a task that brings workers down itself is refused by the pool long before
 _CLOSE_S = 5.0  # an episode that cannot be given back in this time is left to its pool
 
@@ -31,7 +30,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     environments: EnvironmentPool  # hands out episodes
     renderer: TurnRenderer  # of the policy's tokenizer
     vocabulary: Vocabulary  # words of the guidance
-    activities: ActivityClock  # told what the producer is doing; must know GENERATE, WRITE and ENVIRONMENT
+    activities: ProducerAccount  # told what the producer is doing
     max_model_len: int  # longest history, in tokens, answer included
     windows: Mapping[str, Window] = msgspec.field(default_factory=dict)  # by environment; the others are conversations
     writing: WritingOptions | None = None  # how bundles are written; None: no lease asks for any
@@ -56,13 +55,14 @@ async def rollout(
     the turn limit and the token limit are ordinary ends without success. Any other exception is a bug and is raised.
     """
     until = anyio.current_time() + deadline_s
-    for _ in range(_ATTEMPTS - 1):
-        trajectory, lost = await _attempt(plan, means, deadline_s, until)
-        if not lost or anyio.current_time() >= until:
-            return trajectory
-        dropped(trajectory)
-    trajectory, _ = await _attempt(plan, means, deadline_s, until)
-    return trajectory
+    with means.activities.rollout():
+        for _ in range(_ATTEMPTS - 1):
+            trajectory, lost = await _attempt(plan, means, deadline_s, until)
+            if not lost or anyio.current_time() >= until:
+                return trajectory
+            dropped(trajectory)
+        trajectory, _ = await _attempt(plan, means, deadline_s, until)
+        return trajectory
 
 
 async def _attempt(plan: Plan, means: Means, deadline_s: float, until: float) -> tuple[Trajectory, bool]:
@@ -86,10 +86,10 @@ async def _attempt(plan: Plan, means: Means, deadline_s: float, until: float) ->
 
 async def _play(episode: Episode, plan: Plan, means: Means) -> None:
     began = means.clock()
-    with means.activities.during(ENVIRONMENT):
+    with means.activities.entering(plan.task.environment):
         session = await means.environments.open(plan.task.environment)
     try:
-        with means.activities.during(ENVIRONMENT):
+        with means.activities.acting(plan.task.environment):
             first = await session.reset(plan.task, plan.seed)
         reset_s = means.clock() - began
         history = new_history(
@@ -135,13 +135,13 @@ async def _turn(
         seed=sampler_seed(plan.seed, plan.member, episode.num_turns) if means.deterministic else None,
         affinity=plan.group_id,
     )
-    with means.activities.during(GENERATE):
+    with means.activities.generating():
         sampled = await means.generator.generate(request)
     generated = means.clock()
     action = history.action(sampled.token_ids.tolist())
     episode.act(sampled, action, generated - began)
     acting = means.clock()
-    with means.activities.during(ENVIRONMENT):
+    with means.activities.acting(plan.task.environment):
         result = await session.step(action)
     episode.answer(result, means.clock() - acting + reset_s)
     return result

@@ -30,26 +30,25 @@ from stream_rl.messages import (
     WeightsFailed,
     WeightsLive,
 )
-from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import EnvironmentPool, Generator, Link
+from stream_rl.producer.account import ProducerAccount
 from stream_rl.producer.gate import DrainGate, OpenGate
 from stream_rl.producer.group import run_group
 from stream_rl.producer.history import TurnRenderer, Window
-from stream_rl.producer.rollout import ENVIRONMENT, GENERATE, WRITE, Means
+from stream_rl.producer.rollout import Means
 from stream_rl.rubrics.vocabulary import Vocabulary
 from stream_rl.rubrics.writing import WritingOptions
 
 log = logging.getLogger(__name__)
 
-PAUSED, CREDIT, IDLE = "paused_for_sync", "wait_for_credit", "wait_for_lease"
 _GOODBYE_S = 5.0  # for the last account to find credit
 ProducerLink: TypeAlias = Link[FromProducer, ToProducer]
 Ack: TypeAlias = Callable[[], None]
 
 
-def producer_activities(clock: Callable[[], float] = time.monotonic) -> ActivityClock:
-    """The producer's account: the first of these that goes on is where its time goes."""
-    return ActivityClock([PAUSED, GENERATE, WRITE, ENVIRONMENT, CREDIT], IDLE, clock)
+def producer_activities(clock: Callable[[], float] = time.monotonic, capacity: int = 0) -> ProducerAccount:
+    """The account of a producer that is to hold `capacity` rollouts at once."""
+    return ProducerAccount(capacity=capacity, clock=clock)
 
 
 class Producer:
@@ -76,7 +75,7 @@ class Producer:
         writing: WritingOptions | None = None,
         mode: Literal["in_flight", "drain"] = "in_flight",
         deterministic: bool = False,
-        stats_every_s: float = 5.0,
+        stats_every_s: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._link = link
@@ -84,7 +83,8 @@ class Producer:
         self._capacity = capacity
         self._num_held_out = dict(num_held_out or {})
         self._stats_every_s = stats_every_s
-        self._activities = producer_activities(clock)
+        self._activities = producer_activities(clock, capacity)
+        self._drains = mode == "drain"
         self._means = Means(
             generator=generator,
             environments=environments,
@@ -98,7 +98,7 @@ class Producer:
             clock=clock,
         )
         self._generated_tokens = 0
-        self._gate = DrainGate() if mode == "drain" else OpenGate()
+        self._gate = DrainGate() if self._drains else OpenGate()
         self._rejected: WeightsRejected | None = None
         self._over = anyio.Event()
 
@@ -151,8 +151,9 @@ class Producer:
         async for update, ack in pending:
             try:
                 async with self._gate.update():
-                    with self._activities.during(PAUSED):
+                    with self._activities.updating(drained=self._drains) as pause:
                         report = await self._generator.update(update.manifest)
+                        pause.seconds = report.pause_s
             except WeightsRejected as error:
                 log.error("version %d was rejected: %s", update.manifest.version, error)
                 await self._send(WeightsFailed(version=update.manifest.version, error=str(error)))
@@ -161,16 +162,27 @@ class Producer:
                 work.cancel()
                 return
             await self._send(WeightsLive(report=report))
+            await self._send(self._stats())  # so that the account of an update is there even when it was a short one
             ack()
 
     async def _report(self) -> None:
-        """An account every few seconds and a last one at the end."""
+        """An account every so often and a last one at the end."""
         while not self._over.is_set():
             with anyio.move_on_after(self._stats_every_s):
                 await self._over.wait()
-            states = self._activities.lap()
-            tokens, self._generated_tokens = self._generated_tokens, 0
-            await self._send(ProducerStats(states=states, total_s=sum(states.values()), generated_tokens=tokens))
+            await self._send(self._stats())
+
+    def _stats(self) -> ProducerStats:
+        """What is new since the last account."""
+        states = self._activities.lap()
+        tokens, self._generated_tokens = self._generated_tokens, 0
+        return ProducerStats(
+            states=states,
+            total_s=sum(states.values()),
+            generated_tokens=tokens,
+            slots=self._activities.slots_lap(),
+            parts=self._activities.parts_lap(),
+        )
 
     async def _send(self, message: FromProducer) -> None:
         match message:
@@ -178,5 +190,5 @@ class Producer:
                 self._generated_tokens += trajectory.num_sampled_tokens
             case GroupClosed(written=written, rerolled_tokens=tokens):
                 self._generated_tokens += tokens + (written.sampled_tokens if written else 0)
-        with self._activities.during(CREDIT):
+        with self._activities.sending():
             await self._link.send(message)

@@ -16,7 +16,7 @@ import numpy as np
 from stream_rl.errors import GenerationFailed, GeneratorBroken
 from stream_rl.messages import TrainLease
 from stream_rl.ports import GenerateRequest
-from stream_rl.producer.rollout import WRITE, Means, sampler_seed
+from stream_rl.producer.rollout import Means, sampler_seed
 from stream_rl.rubrics.bundles import parse_bundle
 from stream_rl.rubrics.writing import MIN_TRAJECTORIES, PromptTooLong, WritingOptions, compose
 from stream_rl.types import IntArray, Message, Trajectory, Writing
@@ -84,7 +84,7 @@ def _request(
 
 async def _ask(request: GenerateRequest, means: Means) -> _Answer:
     try:
-        with means.activities.during(WRITE):
+        with means.activities.writing():
             sampled = await means.generator.generate(request)
     except GeneratorBroken:
         raise  # as in a rollout: the lease must go to another process

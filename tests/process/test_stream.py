@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,32 @@ def _left_outside(folder: Path, name: str) -> list[str]:
     return [str(p) for place in places for p in place.glob(f"*{run_id}*")]
 
 
+def _accounts_add_up(lines: list[dict[str, Any]]) -> None:
+    """Every second of every role in one state: the orchestrator's by the run's clock, a producer's in all its parts."""
+    before = 0.0
+    for line in lines:
+        took, roles = line["wall_s"] - before, line["roles"]
+        before = line["wall_s"]
+        for role in ("orchestrator", "judging"):
+            assert sum(roles[role].values()) == pytest.approx(took, rel=0.01, abs=0.05)
+        assert line["cost"]["device_s"]["orchestrator"] == pytest.approx(took, rel=0.01, abs=0.05)
+        if "producer-0" not in roles:
+            continue  # a generator that skipped this version gave no account of it; the next line holds its time
+        whole = sum(roles["producer-0"].values())
+        parts = [name for name in roles if name.startswith("producer-0/")]
+        assert {"producer-0/generator", "producer-0/environment/household"} <= set(parts)
+        assert [sum(roles[part].values()) for part in parts] == pytest.approx([whole] * len(parts), rel=0.01)
+        assert min(seconds for states in roles.values() for seconds in states.values()) > -1e-6
+        arose = sum(int(lag) * n for counts in line["lag"]["by_origin"].values() for lag, n in counts.items())
+        assert arose == sum(int(lag) * n for lag, n in line["lag"]["histogram"].items())
+    slots, whole = (sum(sum(line[key].get("producer-0", {}).values()) for line in lines) for key in ("slots", "roles"))
+    assert slots / whole == pytest.approx(round(slots / whole), rel=0.01)  # a whole number of places
+
+
 def _sockets() -> set[str]:
-    return {str(p) for p in Path(tempfile.gettempdir()).iterdir() if p.is_socket()}
+    """Sockets as vLLM names them, by UUID, in the folder it takes unless it is told otherwise."""
+    found = Path(tempfile.gettempdir()).iterdir()
+    return {str(p) for p in found if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", p.name)}
 
 
 @pytest.mark.vllm
@@ -61,6 +86,7 @@ def test_the_whole_stream_with_vllm(tmp_path: Path) -> None:
         assert {"all_pass", "all_fail"} <= line["zero_variance"].keys()
         assert {"d_mean", "d_std", "share"} <= line["distill"].keys()
         assert {"max", "mean", "histogram"} <= line["lag"].keys()
+    _accounts_add_up(lines)
     assert sum(line["tokens"]["judge"] for line in lines) > 0
     first = lines[0]
     assert first["lag"]["max"] == 0
@@ -68,6 +94,7 @@ def test_the_whole_stream_with_vllm(tmp_path: Path) -> None:
     evals = list(read_json_lines(run_dir / "eval.jsonl"))
     assert [e["step"] for e in evals] == [0, 4]
     assert [e["versions"] for e in evals] == [[0], [4]]
+    assert (run_dir / "report" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (run_dir / "report" / "learning_curve.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert (run_dir / "checkpoints" / "000004" / "config.json").is_file()
 

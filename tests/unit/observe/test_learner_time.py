@@ -37,6 +37,19 @@ def test_starting_producers_are_taken_out_of_the_wait() -> None:
     assert time.parts["rollout_wait"] == pytest.approx(1.15)
 
 
+def test_a_line_that_names_what_was_no_training_is_taken_at_its_word() -> None:
+    """12 s by the learner's clock, of which 8.25 are in other_s: 5 evaluation, 1 starting, 2 paused, 0.25 itself."""
+    line = metrics_line(1, train_s=8.0)
+    line["learner"] |= {"other_s": 8.25, "total_s": 12.0}
+    line["learner_other"] |= {"evaluation_s": 5.0, "startup_s": 1.0, "paused_s": 2.0}
+    for before in (4.0, None):
+        time = learner_time(line, train_s_before=before)
+        assert (time.evaluation_s, time.startup_s, time.paused_s) == (5.0, 1.0, 2.0)
+        assert time.parts["other"] == 0.25
+        assert time.parts["rollout_wait"] == 1.0
+        assert time.train_s == 4.0
+
+
 def test_without_the_training_clock_nothing_is_taken_out() -> None:
     assert learner_time(metrics_line(5, train_s=400.0), None).train_s == 4.0
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 
 from stream_rl.config import from_dict, to_toml
 from stream_rl.errors import UsageError
-from stream_rl.observe.plots import learning_curve, running_mean
+from stream_rl.observe.bars import condensed
+from stream_rl.observe.plots import bins, learning_curve, running_half, running_mean
 from stream_rl.observe.report import read_summary, render_text, report_json, to_json, write_report
 from stream_rl.observe.rundir import RunDirectory, append_json
 from stream_rl.observe.summary import summarise
+from stream_rl.observe.theme import LIGHT
 from tests.unit.observe.samples import ALARM, eval_record, metrics_line
 
 
@@ -46,6 +49,55 @@ def test_the_report_holds_page_picture_and_json(run: RunDirectory) -> None:
     stored = json.loads((run.report / "report.json").read_text())
     assert stored == report_json(run)
     assert stored["updates"] == 12
+
+
+def test_the_html_is_one_file_for_light_and_dark(run: RunDirectory) -> None:
+    line = metrics_line(12, train_s=52.0, wall_s=60.0)
+    line["roles"]["orchestrator"] = {"handling": 0.5, "ledger": 0.5, "idle": 3.0}
+    line["slots"] = {"producer-0": {"generate": 24.0, "wait_for_lease": 8.0}, "judging": {"asking": 2.0, "idle": 6.0}}
+    line["levels"] = {"permits_taken": {"mean": 3.0, "max": 4}, "permits_free": {"mean": 1.0, "max": 4}}
+    line["cost"] = {"device_s": {"learner": 4.0, "generators": 8.0}}
+    line["loop_lag"] = {"mean_s": 0.001, "max_s": 0.25}
+    line["lag"]["by_origin"] = {"generation": {"0": 12, "1": 4}, "judge": {"0": 12, "1": 4}}
+    line["groups"]["discarded"] = {"stale": 2}
+    append_json(run.metrics, line)
+    text = write_report(run)
+    page = (run.report / "report.html").read_text(encoding="utf-8")
+    assert f"{run.report / 'report.html'}" in text
+    for outside in ("src=", "<script", "<link", "@import", 'href="http'):
+        assert outside not in page
+    assert not re.findall(r"url\((?!#)", page)
+    assert "prefers-color-scheme: dark" in page
+    assert page.count("<svg") == page.count("</svg>") == 8
+    assert "COLOURS" not in page
+    for light in LIGHT.values():
+        assert light not in page.split("</style>")[1]  # drawings name their colours
+    ids = re.findall(r'id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', page)) <= set(ids)
+    for said in (
+        "held-out success",
+        "0.700",
+        "What to change",
+        "stale",
+        "their oldest token was older",
+        "0.250 s late",
+    ):
+        assert said in page
+    for name in ("success", "time", "roles", "lag", "health", "levels", "cost", "discarded"):
+        assert png_size(run.report / f"{name}.png")[0] > 600
+
+
+def test_text_of_a_run_cannot_become_markup(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "<b>odd")
+    line = metrics_line(0, train_s=4.0)
+    line["groups"]["discarded"] = {"<script>alert(1)</script>": 9}
+    append_json(run.metrics, line)
+    write_report(run)
+    page = (run.report / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;odd" in page
 
 
 def test_switches_and_costs_stand_in_page_and_json(tmp_path: Path) -> None:
@@ -124,3 +176,28 @@ def test_json_and_text_of_an_empty_summary() -> None:
 def test_running_mean_starts_with_what_there_is() -> None:
     assert running_mean([2.0, 4.0, 6.0, 8.0], 2) == [2.0, 3.0, 5.0, 7.0]
     assert running_mean([], 2) == []
+
+
+def test_the_interval_of_a_running_mean_is_students() -> None:
+    """Of 1, 2, 3: standard deviation 1, and 4.303 / sqrt(3) of it on either side. Of 1, 2, 3, 4, 5: variance 2.5."""
+    half = running_half([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert half[:2] == [None, None]
+    assert half[2] == pytest.approx(4.303 / 3**0.5)
+    assert half[4] == pytest.approx(2.776 * (2.5 / 5) ** 0.5)
+
+
+def test_bins_cover_everything_once() -> None:
+    for count in (0, 1, 7, 120, 10_001):
+        parts = bins(count, 120)
+        assert [i for part in parts for i in range(part.start, part.stop)] == list(range(count))
+        sizes = [part.stop - part.start for part in parts]
+        assert len(parts) == min(count, 120)
+        assert max(sizes, default=0) - min(sizes, default=0) <= 1
+
+
+def test_many_roles_of_a_kind_become_one_row() -> None:
+    roles = {f"producer-{i}/generator": {"generate": 0.75, "idle": 0.25} for i in range(7)}
+    assert condensed({"learner": {"train": 1.0}, **roles}) == {
+        "learner": {"train": 1.0},
+        "7 x producer/generator": {"generate": 0.75, "idle": 0.25},
+    }

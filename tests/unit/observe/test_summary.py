@@ -156,3 +156,27 @@ def test_how_it_ended(events: list[dict[str, Any]], complete: bool, words: str) 
 def test_a_gain_within_its_error_is_called_unclear() -> None:
     evals = [eval_record(0, train_s=0, success=0.2), eval_record(10, train_s=40, success=0.22)]
     assert any("within its error" in line for line in summary([metrics_line(0, train_s=4.0)], evals).advice)
+
+
+def test_what_the_orchestrator_measures_is_added_up() -> None:
+    """Levels are weighted with the time between lines: 10 for 30 s, then 40 for 10 s."""
+    lines = [metrics_line(0, train_s=4.0, wall_s=30.0), metrics_line(1, train_s=8.0, wall_s=40.0)]
+    for line, level in zip(lines, (10.0, 40.0), strict=True):
+        line["levels"] = {"permits_taken": {"mean": level, "max": 50}}
+        line["cost"] = {"device_s": {"learner": 4.0, "generators": 8.0}}
+        line["loop_lag"] = {"mean_s": 0.0, "max_s": level / 100}
+        line["slots"] = {"producer-0": {"generate": 6.0, "wait_for_lease": 2.0}}
+        line["lag"]["by_origin"] = {"generation": {"0": 12, "1": 4}, "learner": {"0": 12, "1": 4}}
+        line["rollouts"] = {"discarded": {}, "rerolled": {"environment_lost": 1}}
+        line["learner_other"] |= {"evaluation_s": 0.0, "startup_s": 0.0, "paused_s": 0.125}
+        line["roles"]["producer-0/generator"] = {"generate": 3.0, "idle": 1.0}
+    s = summary(lines)
+    assert s.levels == {"permits_taken": (10 * 30 + 40 * 10) / 40}
+    assert s.device_s == {"learner": 8.0, "generators": 16.0}
+    assert s.loop_lag_s == 0.4
+    assert s.slots == {"producer-0": {"generate": 0.75, "wait_for_lease": 0.25}}
+    assert s.lag_origins == {"generation": 0.25, "learner": 0.25}
+    assert sum(s.lag_origins.values()) == s.lag_mean
+    assert s.rerolled == {"environment_lost": 2}
+    assert s.paused_s == 0.25
+    assert s.roles["producer-0/generator"] == {"generate": 0.75, "idle": 0.25}

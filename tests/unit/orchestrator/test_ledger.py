@@ -120,6 +120,18 @@ def test_rewinding_puts_rounds_after_the_checkpoint_back_to_selected(ledger: Led
     assert ledger.next_position() == 3
 
 
+def test_rewinding_puts_back_what_the_learner_refused_and_no_other_discards(ledger: Ledger) -> None:
+    for i in range(4):
+        ledger.lease(row(f"g{i}", position=i), 0.0)
+    ledger.advance("g3", "discarded", 0.0, "too_few_valid")
+    for i in range(3):
+        ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
+    ledger.select(0, {"g0": None, "g1": None}, ["g2"], 0.0)
+    ledger.train(0, ["g0"], {"g1": "stale: lag 3"}, MANIFEST, 0.0)
+    assert ledger.rewind(0, 0.0) == 2
+    assert ledger.counts() == {"selected": 2, "discarded:not_selected": 1, "discarded:too_few_valid": 1}
+
+
 def test_a_round_that_is_in_the_checkpoint_but_was_not_reported_counts_as_trained(ledger: Ledger) -> None:
     ledger.lease(row("g0"), 0.0)
     ledger.advance_all("g0", ("produced", "judged", "candidate"), 0.0)

@@ -94,6 +94,7 @@ class World:
         self.controls: list[Callable[[MemoryHub], Any]] = []  # people who talk to the run while it goes on
         self.on_eval: Callable[[EvalLease], None] = lambda lease: None
         self.on_trained: Callable[[int], None] = lambda update: None
+        self.probe: Callable[[str, int], tuple[float, ...]] = lambda name, version: ()
         self.rng = random.Random(0)
 
     def _outcome(self, lease: TrainLease, member: int) -> Trajectory:
@@ -161,7 +162,11 @@ class World:
                         self.live[name] = manifest.version
                         self.loaded.append(manifest.version)
                         report = UpdateReport(
-                            version=manifest.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0
+                            version=manifest.version,
+                            fingerprint=manifest.fingerprint,
+                            pause_s=0.0,
+                            load_s=0.0,
+                            probe=self.probe(name, manifest.version),
                         )
                         await link.send(WeightsLive(report=report))
                     case Finish():
@@ -549,3 +554,31 @@ def test_messages_to_a_validation_rollout_cannot_hold_guidance() -> None:
     blob = msgspec.msgpack.encode({"type": "EvalLease", "guidance": ["x"]})
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(blob, type=EvalLease)
+
+
+async def test_a_generator_that_computes_something_else_is_quarantined_and_the_run_goes_on(tmp_path: Path) -> None:
+    world = World(_config(eval={"every": 0}), tmp_path)
+    odd_since: list[int] = []
+    leased_to_it: list[TrainLease] = []
+
+    def probe(name: str, version: int) -> tuple[float, ...]:
+        if name == "x" and version >= 2:
+            odd_since.append(version)
+            return (-1.0, -7.0)
+        return (-1.0, -2.0 - 1e-6 * len(name))
+
+    def leased(name: str, lease: TrainLease) -> bool:
+        if name == "x" and odd_since and any(event["type"] == "restart" for event in world.events):
+            leased_to_it.append(lease)
+        return True
+
+    world.probe, world.before_lease = probe, leased
+    await world.play(("p", "long-name", "x"))
+    restarts = [event["name"] for event in world.events if event["type"] == "restart"]
+    assert restarts == ["x"]
+    assert leased_to_it == []
+    events = list(read_json_lines(world.run_dir.events))
+    (quarantined,) = (event for event in events if event["type"] == "producer_quarantined")
+    assert "disagree about version" in quarantined["reason"]
+    assert "x: -7.0000" in quarantined["reason"]
+    assert [line["step"] for line in read_json_lines(world.run_dir.metrics)] == [0, 1, 2, 3]

@@ -245,6 +245,7 @@ async def test_accounts_add_up_and_say_what_the_time_went_to() -> None:
 
     generator = ScriptedGenerator(latch)
     generator.update_with = slow_update
+    generator.pause_s = 4.0
     async with serving(generator, clock=lambda: now) as orchestrator:
         await orchestrator.until(ProducerReady)
         now += 1.0  # nothing to do
@@ -256,6 +257,7 @@ async def test_accounts_add_up_and_say_what_the_time_went_to() -> None:
         now += 4.0  # an update, over the same requests
         go_on.set()
         await orchestrator.until(WeightsLive)
+        updated = await orchestrator.until(ProducerStats)
         now += 8.0  # requests again
         latch.let_go.set()
         await orchestrator.until(GroupClosed)
@@ -263,11 +265,13 @@ async def test_accounts_add_up_and_say_what_the_time_went_to() -> None:
         now += 16.0  # nothing to do
         orchestrator.link.deliver(Finish())
         stats = await orchestrator.until(ProducerStats)
-    assert stats.states == {
-        "paused_for_sync": 4.0, "generate": 10.0, "write": 0.0, "environment": 0.0, "wait_for_credit": 0.0,
-        "wait_for_lease": 17.0,
-    }  # fmt: skip
-    assert stats.total_s == 31.0
+    nothing = {"write": 0.0, "environment": 0.0, "wait_for_credit": 0.0}
+    assert updated.states == {"paused_for_sync": 4.0, "generate": 2.0, "wait_for_lease": 1.0, **nothing}
+    assert stats.states == {"paused_for_sync": 0.0, "generate": 8.0, "wait_for_lease": 16.0, **nothing}
+    assert (updated.total_s, stats.total_s) == (7.0, 24.0)
+    assert stats.parts["generator"] == {"paused_for_sync": 0.0, "generate": 8.0, "write": 0.0, "idle": 16.0}
+    assert updated.slots["paused_for_sync"] == 2 * 4.0  # both requests
+    assert sum(updated.slots.values()) == 4 * 7.0
 
 
 async def test_accounts_come_every_few_seconds_and_hold_what_is_new() -> None:

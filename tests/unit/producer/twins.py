@@ -10,8 +10,8 @@ import anyio
 import numpy as np
 
 from stream_rl.messages import FromProducer, ToProducer
-from stream_rl.observe.states import ActivityClock
 from stream_rl.ports import Delivery, GenerateRequest, GenerateResult
+from stream_rl.producer.account import ProducerAccount
 from stream_rl.producer.episode import Plan
 from stream_rl.producer.history import Window
 from stream_rl.producer.rollout import Means
@@ -82,6 +82,7 @@ class ScriptedGenerator:
         self.version = 0
         self.requests: list[GenerateRequest] = []
         self.update_with: Callable[[WeightsManifest], Awaitable[None]] | None = None
+        self.pause_s = 0.0  # what an update says of itself
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
         self.requests.append(request)
@@ -91,7 +92,9 @@ class ScriptedGenerator:
         if self.update_with is not None:
             await self.update_with(manifest)
         self.version = manifest.version
-        return UpdateReport(version=manifest.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0)
+        return UpdateReport(
+            version=manifest.version, fingerprint=manifest.fingerprint, pause_s=self.pause_s, load_s=0.0
+        )
 
     async def aclose(self) -> None:
         pass
@@ -207,7 +210,7 @@ def means(
     generator: ScriptedGenerator,
     world: ToyWorld,
     *,
-    activities: ActivityClock | None = None,
+    activities: ProducerAccount | None = None,
     max_model_len: int = 1000,
     window: Window | None = None,
     writing: WritingOptions | None = None,
