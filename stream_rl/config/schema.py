@@ -31,6 +31,13 @@ class Policy(Section, frozen=True, kw_only=True):
     dtype: Literal["float32", "bfloat16"] = "float32"  # parameters in learner and generator
 
 
+class Scripted(Section, frozen=True, kw_only=True):
+    """`[generate.scripted]`: how fast the engine "scripted" is, which has no model and samples evenly at random."""
+
+    turn_s: NonNegativeFloat = 0.06  # of a turn, median
+    spread: NonNegativeFloat = 0.6  # standard deviation of its logarithm: few turns take much longer; 0: none does
+
+
 class Generate(Section, frozen=True, kw_only=True):
     """`[generate]`: sampling."""
 
@@ -44,6 +51,7 @@ class Generate(Section, frozen=True, kw_only=True):
     max_model_len: Count = 512  # longest token sequence, prompt and answers together
     concurrency: Count = 256  # sequences one generator samples at once
     threads: Count = 1  # CPU threads of one generator
+    scripted: Scripted = Scripted()  # with the engine "scripted"
 
 
 class EnvironmentConfig(Section, frozen=True, kw_only=True):
@@ -89,6 +97,7 @@ class JudgeEndpoint(Section, frozen=True, kw_only=True):
     price_in: NonNegativeFloat = 0.0  # per million prompt tokens
     price_out: NonNegativeFloat = 0.0  # per million completion tokens
     tier: NonNegative = 0  # lower tiers are preferred while they can keep up
+    delay_s: NonNegativeFloat = 0.0  # with "embedded": every answer takes at least so long, as a model's would
 
 
 class JudgeConfig(Section, frozen=True, kw_only=True):

@@ -144,12 +144,16 @@ class RunReader:
                 self._told.appendleft(ToldEvent(at=at, type=str(record.get("type")), text=sentence(record)))
         return list(self._told)
 
-    def left_behind(self) -> Mapping[str, Any]:
-        """What `status` says of a run that nobody answers for."""
+    def last_line(self) -> Mapping[str, Any]:
+        """The newest line of metrics.jsonl; empty before the first update."""
         while self._follow_metrics():
             pass
+        return self._columns.last
+
+    def left_behind(self) -> Mapping[str, Any]:
+        """What `status` says of a run that nobody answers for."""
+        last = self.last_line()
         self._follow_evals()
-        last = self._columns.last
         return {
             "run": self._run.root.name,
             "phase": "not running",

@@ -21,6 +21,7 @@ from stream_rl.messages import AttachJudge, DetachJudge, FromControl, JudgesRepl
 from stream_rl.page.guard import SECURITY_HEADERS, refusal
 from stream_rl.page.reader import RunReader
 from stream_rl.page.snapshot import Ask, Snapshot
+from stream_rl.sinks.prometheus import CONTENT_TYPE, prometheus_text
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class RunPage:
             [
                 web.get("/", self._index),
                 web.get("/assets/{name}", self._asset),
+                web.get("/metrics", self._metrics),
                 web.get("/api/run", self._run),
                 web.get("/api/live", self._live),
                 web.get("/api/updates", self._updates),
@@ -126,6 +128,10 @@ class RunPage:
         if status is None:
             return _json({"running": False, **await self._read(self._reader.left_behind)})
         return _json({"running": True, **status})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        text = prometheus_text(await self._snapshot.get(), await self._read(self._reader.last_line))
+        return web.Response(text=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _updates(self, request: web.Request) -> web.Response:
         points = min(_MAX_POINTS, max(1, _whole(request, "points", 400)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import anyio
 import msgspec
@@ -62,7 +63,16 @@ def _train(run_dir: RunDirectory, config: Config, *, resumed: bool, json_lines: 
             board.hurry()
     if code != _KILLED:
         _tell_end(run_dir, json_lines=json_lines)
+    if board.stuck:
+        _leave(code)
     return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without its exit handlers: those of a sink's package may wait for a service for ever."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def _new(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
