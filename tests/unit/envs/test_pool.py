@@ -98,7 +98,7 @@ async def test_a_world_that_lost_its_own_server_says_so_and_the_worker_lives() -
     ],
 )
 async def test_a_dead_worker_fails_what_it_held_and_comes_back(action: str, cause: str) -> None:
-    async with WorkerPool([config(workers=2, step_deadline_s=0.2)]) as pool:
+    async with WorkerPool([config(workers=2, step_deadline_s=0.2 if action == "stall" else 10.0)]) as pool:
         held = [await pool.open(COUNTER) for _ in range(4)]  # least loaded: two on each worker
         where = [0, 0, 0, 0]
         for i, session in enumerate(held):
