@@ -70,6 +70,10 @@ async def start_generator(
         from stream_rl.generate.vllm_engine import VllmGenerator
 
         return await VllmGenerator.start(options)
+    if engine == "scripted":
+        from stream_rl.generate.stand_in import stand_in
+
+        return stand_in(options, turn_s=config.generate.scripted.turn_s, spread=config.generate.scripted.spread)
     from stream_rl.generate.transformers_engine import TransformersGenerator
 
     return await TransformersGenerator.start(options)

@@ -66,6 +66,11 @@ def refuse_impossible(config: Config) -> None:
             raise ConfigError(
                 f"judge.endpoints.{i}.url", f'{endpoint.url!r} is neither "embedded" nor an http(s) address.'
             )
+        if endpoint.url != "embedded" and endpoint.delay_s:
+            raise ConfigError(
+                f"judge.endpoints.{i}.delay_s",
+                f'only the judge that is started here can be made slow (url = "embedded"), not {endpoint.url!r}.',
+            )
     if g.window > config.async_depth + 1:
         raise ConfigError(
             "groups.window",

@@ -28,7 +28,7 @@ def no_time(prompt_ids: tuple[int, ...]) -> float:
 
 
 class ScriptedGenerator:
-    """Says what `script` says. Its tokens are certain: every log-probability is 0.
+    """Says what `script` says. Every token's log-probability is `logprob`; with the default they are certain.
 
     `prefill_s` and `token_s` give the time before the first token and of each token; `load_s` is the pause of an
     update, in which no request gets a token. All of it is slept on anyio's clock.
@@ -47,6 +47,7 @@ class ScriptedGenerator:
         prefill_s: Seconds = no_time,
         token_s: Seconds = no_time,
         load_s: float = 0.0,
+        logprob: float = 0.0,
     ) -> None:
         self._script = script
         self._live = LiveWeights(run_id, version)
@@ -55,6 +56,7 @@ class ScriptedGenerator:
         self._prefill_s = prefill_s
         self._token_s = token_s
         self._load_s = load_s
+        self._logprob = logprob
         self._updating = anyio.Lock()
         self._running = anyio.Event()
         self._running.set()
@@ -88,7 +90,7 @@ class ScriptedGenerator:
             )
         return GenerateResult(
             token_ids=np.asarray(said, dtype=np.int32),
-            logprobs=np.zeros(len(said), dtype=np.float32),
+            logprobs=np.full(len(said), self._logprob, dtype=np.float32),
             spans=requests.merge_spans(spans),
             cut=not stopped,
         )

@@ -53,6 +53,11 @@ WRONG = {
     "buffer below a round": ("groups.buffer=3", "groups.buffer", None),
     "more valid than there are": ("groups.min_valid=9", "groups.min_valid", None),
     "no world": ("environments=[]", "environments", None),
+    "a delay of a judge that is not ours": (
+        "judge.endpoints=[{url='http://127.0.0.1:1/v1',delay_s=1.0}]",
+        "judge.endpoints.0.delay_s",
+        None,
+    ),
     "a template without a window": ("environments=[{template='x.txt'}]", "environments.0.template", None),
     "thinking without a window": (
         "environments=[{name='a'},{name='b',thinking=true}]",

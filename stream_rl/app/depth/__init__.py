@@ -1,0 +1,1 @@
+"""Which async depth? Real runs at several depths, what a simulation makes of them, and an answer with its reason."""
