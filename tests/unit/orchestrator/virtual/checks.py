@@ -11,7 +11,7 @@ from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.state import RunState
 from stream_rl.orchestrator.tasks import TaskStream
-from tests.unit.orchestrator.virtual.roles import History
+from tests.unit.orchestrator.virtual.history import History
 from tests.unit.orchestrator.virtual.schedule import Schedule
 
 _BEFORE_SELECTION = {

@@ -18,13 +18,11 @@ from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.rubrics.rubric import Rubric
 from stream_rl.rubrics.vocabulary import Vocabulary
 from tests.unit.orchestrator.virtual.checks import Onlooker, Violation, require
-from tests.unit.orchestrator.virtual.roles import (
-    History,
-    ScriptedJudge,
-    ScriptedLearner,
-    ScriptedPeople,
-    ScriptedProducer,
-)
+from tests.unit.orchestrator.virtual.history import History
+from tests.unit.orchestrator.virtual.judge import ScriptedJudge
+from tests.unit.orchestrator.virtual.learner import ScriptedLearner
+from tests.unit.orchestrator.virtual.people import ScriptedPeople
+from tests.unit.orchestrator.virtual.producer import ScriptedProducer
 from tests.unit.orchestrator.virtual.schedule import Life, Schedule
 from tests.unit.orchestrator.virtual.watched import Killed, MortalWriter, WatchedOrchestrator
 from tests.unit.records import RUBRICS

@@ -13,8 +13,8 @@ from stream_rl.observe.rundir import RunDirectory, keep_json_lines, read_json_li
 from stream_rl.orchestrator.ledger import Ledger
 from tests.unit.orchestrator.virtual.checks import check_counted, check_end, check_told, discarded_by_reason, require
 from tests.unit.orchestrator.virtual.clock import run, running_loop
+from tests.unit.orchestrator.virtual.history import History
 from tests.unit.orchestrator.virtual.life import Lived, Process
-from tests.unit.orchestrator.virtual.roles import History
 from tests.unit.orchestrator.virtual.schedule import Life, Schedule, draw
 
 _MEMORY = Path("/dev/shm")  # where there is one, the ledger waits for no disk

@@ -208,3 +208,8 @@ def _end(rng: random.Random) -> Life:
             return Life(end="killed", after_calls=rng.randint(1, 150), committed=rng.random() < 0.5)
         case _:
             return Life(end="learner_died", after_s=rng.uniform(0, 60))
+
+
+def about(rng: random.Random, mean_s: float) -> float:
+    """An exponential draw around a mean; exactly 0 for a mean of 0."""
+    return rng.expovariate(1 / mean_s) if mean_s else 0.0
