@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -168,6 +169,8 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
             writing=_writing(config),
             mode=config.weights.mode,
         )
+        gc.collect()
+        gc.freeze()  # what start-up made stays; every turn makes garbage, and the collector need not walk it all again
         await until(stop, service.run)
 
 
