@@ -364,7 +364,7 @@ class Orchestrator:
     def _finish(self) -> None:
         """Stop in order: the update that is under way ends, a checkpoint is written, everybody is told."""
         state, learner = self._state, self._state.learner
-        complete = state.gate.finished and state.evaluating is None and not self._validation.awaited(state.gate.version)
+        complete = state.gate.finished and state.evaluating is None and not self._validation.missing(state.gate.version)
         if state.stopping is None and not complete:
             return
         if learner and (learner.complete or learner.saving):

@@ -32,8 +32,12 @@ class Validation:
         leased. So no version that has to be evaluated is skipped, and an evaluation, which the training clock leaves
         out, has the machine to itself: nothing is generated or trained beside it for free.
         """
+        return self._state.stopping is None and self.missing(version)
+
+    def missing(self, version: int) -> bool:
+        """Whether a version has to be evaluated and was not, whatever the run is about to do."""
         state, every = self._state, self._state.config.eval.every
-        if every == 0 or version <= self.evaluated or state.stopping is not None:
+        if every == 0 or version <= self.evaluated:
             return False
         return version % every == 0 or version == state.config.updates
 

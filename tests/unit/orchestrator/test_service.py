@@ -477,6 +477,16 @@ async def test_the_last_evaluation_is_made_up_for_after_a_resume(tmp_path: Path)
     assert sorted(second.finished) == ["learner", "p"]
 
 
+async def test_a_run_stopped_before_its_last_evaluation_is_not_complete(tmp_path: Path) -> None:
+    world = World(_config(), tmp_path)
+    world.on_trained = lambda update: world.stop.set() if update == 3 else None
+    await world.play()
+    assert sorted(world.rounds) == [0, 1, 2, 3]  # every update was trained
+    assert [e["step"] for e in read_json_lines(world.run_dir.eval)] == [0, 2]
+    (end,) = [event for event in world.events if event["type"] == "finished"]
+    assert end["complete"] is False
+
+
 @pytest.mark.parametrize(("buffer", "leased"), [(3, 7), (0, 9)])
 async def test_a_full_buffer_stops_later_rounds_but_never_the_next_one(
     tmp_path: Path, buffer: int, leased: int
