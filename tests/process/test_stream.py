@@ -47,7 +47,8 @@ def _accounts_add_up(lines: list[dict[str, Any]]) -> None:
         whole = sum(roles["producer-0"].values())
         parts = [name for name in roles if name.startswith("producer-0/")]
         assert {"producer-0/generator", "producer-0/environment/household"} <= set(parts)
-        assert [sum(roles[part].values()) for part in parts] == pytest.approx([whole] * len(parts), rel=0.01)
+        told = [sum(roles[part].values()) for part in parts]  # an update under way is held back, and not to the moment
+        assert told == pytest.approx([whole] * len(parts), rel=0.01, abs=0.05)
         assert min(seconds for states in roles.values() for seconds in states.values()) > -1e-6
         arose = sum(int(lag) * n for counts in line["lag"]["by_origin"].values() for lag, n in counts.items())
         assert arose == sum(int(lag) * n for lag, n in line["lag"]["histogram"].items())

@@ -107,7 +107,8 @@ function turns(e) {
       const title = token && `log-probability ${number(token.logprob)}, version ${token.version}, advantage ${number(turn.advantage)}`;
       return el("span", { class: `token ${kind}`, title, vars: { "--heat": heat } }, text);
     };
-    const action = turn.tokens.length ? turn.tokens.map((token) => piece(token.text, token)) : [piece(turn.action, null)];
+    // A token without text, as the end of a turn, is one all the same: it is drawn as the empty set.
+    const action = turn.tokens.length ? turn.tokens.map((token) => piece(token.text || "\u2205", token)) : [piece(turn.action, null)];
     return el("div", { class: "turn" }, el("header", {}, said.filter(Boolean).join(", ")),
       el("div", { class: "action" }, ...action), el("p", {}, turn.observation));
   });

@@ -68,7 +68,7 @@ def _calm(lives: tuple[Life, ...] = (), weather: dict[str, Any] | None = None, *
     )
 
 
-@pytest.mark.parametrize("first", range(0, 150, 15))
+@pytest.mark.parametrize("first", range(0, 60, 15))
 def test_everything_holds_in_random_schedules(first: int) -> None:
     for seed in range(first, first + 15):
         played = play(seed)
