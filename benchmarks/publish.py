@@ -34,6 +34,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from stream_rl import fingerprint
+from stream_rl.errors import GenerationFailed
 from stream_rl.generate.options import GeneratorOptions
 from stream_rl.ports import GenerateRequest, GenerateResult, Generator
 from stream_rl.types import UpdateReport, WeightsManifest
@@ -84,7 +85,7 @@ class Holder:
         self._model = BatchModel(options)
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
-        raise NotImplementedError
+        raise GenerationFailed("this generator holds a model and samples nothing")
 
     async def update(self, manifest: WeightsManifest) -> UpdateReport:
         began = time.monotonic()
