@@ -75,6 +75,7 @@ def summarise(results: Iterable[Played | str], seconds: float) -> dict[str, Any]
         "leases": sum(p.leases for p in played),
         "trained": sum(p.trained for p in played),
         "discarded": dict(sorted(discarded.items())),
+        "rerolled": sum(p.rerolled for p in played),
         "max_lag_by_bound": {str(b): dict(sorted(lags[b].items())) for b in sorted(lags)},
         "virtual_s": round(sum(p.virtual_s for p in played)),
         "seconds": round(seconds, 1),
@@ -110,6 +111,7 @@ def _in_words(summary: dict[str, Any]) -> str:
         f"{summary['events']} events, {summary['leases']} leases, {summary['trained']} groups trained",
         f"processes by their end: {summary['ends']}",
         f"groups discarded: {summary['discarded']}",
+        f"groups rolled again, each for one that was discarded: {summary['rerolled']}",
         "largest lag, in schedules with honest generators (schedules by lag):",
         *(f"  bound {bound}: {lags}" for bound, lags in summary["max_lag_by_bound"].items()),
     ]

@@ -1,6 +1,7 @@
 """The learner as a role: rank 0 talks to the orchestrator, the other ranks do what rank 0 tells them.
 
-Consumes: rounds of selected groups. Waits for: the groups of the round that is being filled (`rollout_wait`).
+Consumes: rounds of selected groups. Waits for: the groups of the round that is being filled (`rollout_wait`), and for
+others in the place of those it refuses.
 Produces: trained, published versions and checkpoints. Unblocked by: the orchestrator, whose closing of the link, or
 `Finish`, ends the role.
 """
@@ -24,6 +25,7 @@ from stream_rl.messages import (
     CheckpointSaved,
     Finish,
     FromLearner,
+    GroupRefused,
     LearnerReady,
     RoundStart,
     SaveCheckpoint,
@@ -48,7 +50,7 @@ async def run_rank(options: LearnerOptions, link: Link[FromLearner, ToLearner] |
     if link is not None:
         async with serving(options, world.device) as address:
             trainer = await to_thread.run_sync(Trainer, options, world, address)
-            await run(link, trainer, world)
+            await run(link, trainer, world, max_lag=options.max_lag)
     else:
         trainer = await to_thread.run_sync(Trainer, options, world)
         # Abandoned on cancellation: a rank that waits for a command cannot be woken, and the process ends anyway.
@@ -61,8 +63,12 @@ async def run(
     trainer: Trainer,
     world: World,
     clock: Callable[[], float] = time.monotonic,
+    *,
+    max_lag: int,
 ) -> None:
     """Rank 0: publish the start weights, then train round after round until told to finish.
+
+    max_lag: groups older than this many updates are refused, and others awaited in their place
 
     Raises `LinkError` when the orchestrator's rounds do not fit the version of the parameters.
     """
@@ -75,13 +81,14 @@ async def run(
         match delivery.message:
             case RoundStart() as start:
                 # Announced again by an orchestrator that came back: its groups will all be sent again.
-                current = Round(start)
+                current = Round(start, max_lag=max_lag)
                 if start.update != trainer.version:
                     raise LinkError(f"round {start.update} was announced to a learner at version {trainer.version}")
             case SelectedGroup() as group:
                 if current is None:
                     raise LinkError(f"group {group.group_id} came outside a round")
-                current.add(group)
+                if reason := current.add(group):
+                    await link.send(GroupRefused(update=group.update, group_id=group.group_id, reason=reason))
             case SaveCheckpoint():
                 states.enter("checkpoint")
                 path = await to_thread.run_sync(_save, trainer, world)
@@ -128,8 +135,7 @@ def _train(trainer: Trainer, world: World, round_: Round, states: StateClock) ->
     return Trained(
         update=round_.update,
         version=trainer.version,
-        group_ids=tuple(g.group_id for g in command.groups if g.group_id not in done.refused),
-        refused=done.refused,
+        group_ids=tuple(group.group_id for group in command.groups),
         metrics=done.metrics | time_metrics(states.lap()),
         manifest=done.manifest,
         checkpoint=done.checkpoint,

@@ -110,6 +110,7 @@ class ProducerStats(_Message, frozen=True, kw_only=True):
     generated_tokens: int = 0  # sampled since the last report
     slots: dict[str, float] = {}  # slot-seconds by state of its places for rollouts
     parts: dict[str, dict[str, float]] = {}  # "generator", "environment/NAME" -> seconds by state
+    cpu_s: dict[str, float] = {}  # "producers", "generators", "environments" -> CPU seconds used since the last report
 
 
 # learner -> orchestrator
@@ -122,13 +123,20 @@ class LearnerReady(_Message, frozen=True, kw_only=True):
     manifest: WeightsManifest  # those parameters, published
 
 
+class GroupRefused(_Message, frozen=True, kw_only=True):
+    """The learner will not train on a group of the round that is being filled. It waits for another in its place."""
+
+    update: int  # k
+    group_id: str  # the group
+    reason: str  # for people
+
+
 class Trained(_Message, frozen=True, kw_only=True):
     """An optimiser update is done, its weights are published, and its numbers are here."""
 
     update: int  # k, from 0: round k turned version k into k + 1
     version: int  # k + 1
-    group_ids: tuple[str, ...]  # groups it consumed
-    refused: dict[str, str]  # group id -> reason, for groups the learner would not train on
+    group_ids: tuple[str, ...]  # groups it consumed: all that were announced
     metrics: dict[str, Any]  # learner's part of a metrics line
     manifest: WeightsManifest  # the new weights
     checkpoint: str | None = None  # folder, when this update wrote one
@@ -245,7 +253,7 @@ class GeneratorsReply(_Message, frozen=True, kw_only=True):
 ToProducer = TrainLease | EvalLease | UpdateWeights | Finish
 FromProducer = ProducerReady | TrajectoryDone | GroupClosed | WeightsLive | WeightsFailed | ProducerStats
 ToLearner = RoundStart | SelectedGroup | SaveCheckpoint | Finish
-FromLearner = LearnerReady | Trained | CheckpointSaved
+FromLearner = LearnerReady | GroupRefused | Trained | CheckpointSaved
 ToControl = StatusReply | JudgesReply | TuneReply | GeneratorsReply
 FromControl = (
     StatusRequest | AttachJudge | DetachJudge | ListJudges | Tune | AttachGenerator | DetachGenerator | ListGenerators

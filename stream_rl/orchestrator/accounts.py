@@ -49,12 +49,15 @@ class Accounts:
         *,
         judging: JudgingStage | None = None,
         loop_lag: LoopLag | None = None,
+        cpu: Callable[[], dict[str, float]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`cpu`: CPU seconds since it was last asked, of this process and the judges the run started, by role."""
         self.actor = StateClock((IDLE, HANDLING, LEDGER), clock)  # of the orchestrator itself
         self._devices = devices
         self._judging = judging
         self._loop_lag = loop_lag
+        self._cpu = cpu
         self._levels = Levels(clock)
 
     @property
@@ -93,12 +96,13 @@ class Accounts:
         if self._judging:
             roles["judging"], slots["judging"] = self._judging.laps()
         levels = self._levels.lap()
+        cpu_s = {**line.get("cost", {}).get("cpu_s", {}), **(self._cpu() if self._cpu else {})}
         return {
             **line,
             "roles": dict(sorted(roles.items())),
             "slots": dict(sorted(slots.items())),
             "levels": {name: {"mean": level.mean, "max": level.largest} for name, level in levels.items()},
-            "cost": {"device_s": device_seconds(levels, self._devices)},
+            "cost": {"device_s": device_seconds(levels, self._devices), "cpu_s": dict(sorted(cpu_s.items()))},
             **({"loop_lag": self._loop_lag.lap()} if self._loop_lag else {}),
         }
 

@@ -49,6 +49,11 @@ class Flight:
         return min((v for v in versions if v is not None), default=None)
 
     @property
+    def newest_version(self) -> int | None:
+        """Version of the newest token of any valid member."""
+        return max((span.version for t in self.valid for turn in t.turns for span in turn.spans), default=None)
+
+    @property
     def lag(self) -> int:
         """Updates between its oldest token and the version that trains it (its round's)."""
         oldest = self.oldest_version

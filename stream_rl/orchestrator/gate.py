@@ -91,6 +91,11 @@ class Gate:
         return None
 
     @property
+    def filled(self) -> bool:
+        """Every round that is left has its groups: nothing more is admitted, unless one of them is discarded."""
+        return all(self.is_full(r) for r in range(self._version, self._last_round))
+
+    @property
     def finished(self) -> bool:
         """Every round is trained and live."""
         return self._version == self._last_round

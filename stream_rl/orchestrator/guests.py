@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from stream_rl.messages import AttachGenerator, DetachGenerator, GeneratorsReply, ListGenerators
+from stream_rl.orchestrator.fleet import ProducerState
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.state import RunState
 
@@ -65,7 +66,7 @@ class Guests:
                 {
                     "name": name,
                     "url": urls.get(name, ""),
-                    "state": "starting" if producer is None else "ready" if producer.ready else "held back",
+                    "state": state_of(producer, self._state.gate.version),
                     "engine": producer.engine if producer else "",
                     "version": producer.version if producer else -1,
                     "rollouts": sum(producer.leases.values()) if producer else 0,
@@ -82,14 +83,19 @@ class Guests:
         self._guests = msgspec.json.decode(text, type=list[Guest])
         for guest in self._guests:
             self._next = max(self._next, guest.index + 1)
+            self._state.event("generator_attached", url=guest.url, name=guest.name)
             self._start(guest)
 
     async def _attach(self, message: AttachGenerator) -> str | None:
         state = self._state
         if state.config.weights.transport == "nccl":
             return "this run sends weights over NCCL, to engines it starts itself; a server reads files"
-        if message.url in state.config.generate.servers or any(guest.url == message.url for guest in self._guests):
-            return f"{message.url} is attached already"
+        if message.url in state.config.generate.servers:
+            return f"{message.url} is one of the configuration's servers"
+        if known := self._at(message.url):
+            if any(producer.name == known.name for producer in state.fleet.by_peer.values()):
+                return f"{message.url} is attached already, as {known.name}"
+            self._dismiss(known)  # it waits for its server, or was dropped: tried again at once
         guest = Guest(url=message.url, key_env=message.key_env, index=self._next)
         self._next += 1
         self._guests.append(guest)
@@ -99,18 +105,24 @@ class Guests:
         return None
 
     async def _detach(self, url: str) -> str | None:
-        guest = next((guest for guest in self._guests if guest.url == url), None)
+        guest = self._at(url)
         if guest is None:
             known = ", ".join(guest.url for guest in self._guests) or "none"
             return f"{url} was not attached while the run went on; attached are: {known}"
-        self._guests.remove(guest)
+        self._dismiss(guest)
         await self._keep()
         self._state.event("generator_detached", url=url, name=guest.name)
+        return None
+
+    def _at(self, url: str) -> Guest | None:
+        return next((guest for guest in self._guests if guest.url == url), None)
+
+    def _dismiss(self, guest: Guest) -> None:
+        self._guests.remove(guest)
         for producer in self._state.fleet.by_peer.values():
             if producer.name == guest.name:
                 producer.capacity = 0  # no lease any more; what it holds is leased again when it has left
         self._state.board({"type": "retire_producer", "name": guest.name})
-        return None
 
     def _start(self, guest: Guest) -> None:
         self._state.board(
@@ -120,3 +132,12 @@ class Guests:
     async def _keep(self) -> None:
         # Keys are named by environment variable, never held: there is no secret in what is written.
         await self._state.ledger.do(Ledger.put, _KEY, msgspec.json.encode(self._guests).decode())
+
+
+def state_of(producer: ProducerState | None, live: int) -> str:
+    """What a generator does, in a word or two, while version `live` is the one that all sample from."""
+    if producer is None or not producer.engine:  # not there, or on its way
+        return "not connected"
+    if not producer.ready:
+        return "held back"
+    return "ready" if producer.version >= live else "catching up"

@@ -4,7 +4,8 @@
                                  any of the first four, or a refused selected one -> discarded(reason)
 
 A transition is one transaction. A transition that is not in the picture raises `LedgerError`: it is a bug, or the
-ledger of another run.
+ledger of another run. A discarded group owes its round a re-roll, but for candidates that a selection left out: the
+debt is noted with the discard and settled with the re-roll's first lease, so there is never none, and never a second.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from stream_rl.errors import LedgerError
 from stream_rl.link.codec import Decoder, pack, unpack
+from stream_rl.orchestrator.group_row import COLUMNS, GroupRow, GroupState, from_columns, hint_text, to_columns
+from stream_rl.orchestrator.ledger_schema import prepare
 from stream_rl.orchestrator.offer import Offer
-from stream_rl.types import Scores, Split, Task, Trajectory, Verdict, WeightsManifest
+from stream_rl.types import Scores, Trajectory, Verdict, WeightsManifest
 
-GroupState = Literal["leased", "produced", "judged", "candidate", "selected", "trained", "discarded"]
+__all__ = ["GroupRow", "GroupState", "Ledger"]
 
 _BEFORE: dict[str, tuple[str, ...]] = {
     "produced": ("leased",),
@@ -31,42 +33,6 @@ _BEFORE: dict[str, tuple[str, ...]] = {
     "trained": ("selected",),
     "discarded": ("leased", "produced", "judged", "candidate", "selected"),
 }
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS groups (
-  group_id TEXT PRIMARY KEY, position INTEGER NOT NULL, round INTEGER NOT NULL, environment TEXT NOT NULL,
-  split TEXT NOT NULL, task_index INTEGER NOT NULL, seed INTEGER NOT NULL, guidance TEXT NOT NULL,
-  state TEXT NOT NULL, attempts INTEGER NOT NULL, reason TEXT, hint TEXT, admitted INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS groups_by_round ON groups (round, state);
-CREATE TABLE IF NOT EXISTS transitions (
-  id INTEGER PRIMARY KEY, group_id TEXT NOT NULL, state TEXT NOT NULL, detail TEXT, at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS trajectories (
-  trajectory_id TEXT PRIMARY KEY, group_id TEXT NOT NULL, purpose TEXT NOT NULL, success INTEGER NOT NULL,
-  reward REAL NOT NULL, sampled_tokens INTEGER NOT NULL, error TEXT, record BLOB NOT NULL);
-CREATE INDEX IF NOT EXISTS trajectories_by_group ON trajectories (group_id);
-CREATE TABLE IF NOT EXISTS verdicts (trajectory_id TEXT PRIMARY KEY, record BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS offers (group_id TEXT PRIMARY KEY, record BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS scores (trajectory_id TEXT PRIMARY KEY, record BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS second_verdicts (trajectory_id TEXT PRIMARY KEY, record BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS versions (version INTEGER PRIMARY KEY, manifest BLOB NOT NULL, live INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS checkpoints (version INTEGER PRIMARY KEY, path TEXT NOT NULL);
-"""
-
-
-class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One group as the ledger knows it."""
-
-    group_id: str  # unique in the run
-    position: int  # place in the task order
-    round: int  # the round it belongs to
-    task: Task  # what it attempts
-    seed: int  # of its lease
-    guidance: tuple[str, ...]  # rubric ids shown to its rollouts
-    state: GroupState  # where it stands
-    attempts: int  # leases issued for it
-    hint: tuple[str, ...] | None = None  # rubric ids or written criteria for the teacher, once selected
-    admitted: int  # the round it was admitted to; another one than `round` once it made way for a finished group
 
 
 class Ledger:
@@ -79,8 +45,7 @@ class Ledger:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_SCHEMA)
-            self._add_admitted()
+            prepare(self._db)
         except sqlite3.DatabaseError as error:
             raise LedgerError(f"{path} cannot be used as a ledger: {error}") from None
         row = self._db.execute("SELECT value FROM meta WHERE key = 'run_id'").fetchone()
@@ -97,22 +62,22 @@ class Ledger:
     # writing
 
     def lease(self, row: GroupRow, at: float) -> None:
-        """A group is about to be leased for the first time."""
+        """A group is about to be leased for the first time.
+
+        Raises `LedgerError` when it is the re-roll of a group that owes none: that one was rolled again already.
+        """
         with self._transaction():
-            self._db.execute(
-                "INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'leased', 1, NULL, NULL, ?)",
-                (
-                    row.group_id,
-                    row.position,
-                    row.round,
-                    row.task.environment,
-                    row.task.split,
-                    row.task.index,
-                    row.seed,
-                    " ".join(row.guidance),
-                    row.admitted,
-                ),
-            )
+            if row.reroll_of is not None:
+                done = self._db.execute(
+                    "UPDATE groups SET owed = 0 WHERE group_id = ? AND state = 'discarded' AND owed = 1",
+                    (row.reroll_of,),
+                )
+                if done.rowcount != 1:
+                    raise LedgerError(
+                        f"{row.group_id} cannot be rolled for {row.reroll_of}: it owes no re-roll ({self._path})"
+                    )
+            values = to_columns(row)
+            self._db.execute(f"INSERT INTO groups ({COLUMNS}) VALUES ({','.join('?' * len(values))})", values)
             self._note(row.group_id, "leased", None, at)
 
     def lease_again(self, group_id: str, at: float) -> None:
@@ -175,10 +140,16 @@ class Ledger:
                 self._db.execute("INSERT OR REPLACE INTO offers VALUES (?, ?)", (group_id, pack(offer)))
             self._advance(group_id, "produced", at, None)
 
-    def advance(self, group_id: str, state: GroupState, at: float, detail: str | None = None) -> None:
+    def advance(self, group_id: str, state: GroupState, at: float) -> None:
         """One step of the walk. Raises `LedgerError` for a step that is not in the picture."""
         with self._transaction():
-            self._advance(group_id, state, at, detail)
+            self._advance(group_id, state, at, None)
+
+    def discard(self, group_id: str, reason: str, at: float) -> None:
+        """A group will never be trained; from now on its round is owed a re-roll."""
+        with self._transaction():
+            self._advance(group_id, "discarded", at, reason)
+            self._db.execute("UPDATE groups SET owed = 1 WHERE group_id = ?", (group_id,))
 
     def advance_all(self, group_id: str, states: Sequence[GroupState], at: float) -> None:
         """Several steps in one transaction."""
@@ -203,20 +174,15 @@ class Ledger:
         with self._transaction():
             for group_id, hint in hints.items():
                 self._advance(group_id, "selected", at, str(update))
-                text = None if hint is None else msgspec.json.encode(hint).decode()
-                self._db.execute("UPDATE groups SET hint = ? WHERE group_id = ?", (text, group_id))
+                self._db.execute("UPDATE groups SET hint = ? WHERE group_id = ?", (hint_text(hint), group_id))
             for group_id in dropped:
                 self._advance(group_id, "discarded", at, "not_selected")
 
-    def train(
-        self, update: int, group_ids: Sequence[str], refused: dict[str, str], manifest: WeightsManifest, at: float
-    ) -> None:
+    def train(self, update: int, group_ids: Sequence[str], manifest: WeightsManifest, at: float) -> None:
         """An update is done and its weights are published: its groups are trained, once."""
         with self._transaction():
             for group_id in group_ids:
                 self._advance(group_id, "trained", at, str(update))
-            for group_id, reason in refused.items():
-                self._advance(group_id, "discarded", at, reason)
             self._publish(manifest, live=False)
 
     def publish(self, manifest: WeightsManifest, *, live: bool) -> None:
@@ -230,9 +196,9 @@ class Ledger:
     def rewind(self, version: int, at: float) -> int:
         """Resume from a checkpoint of `version`: rounds trained after it are selected again, unchanged.
 
-        Groups the learner refused belong to them: they held a place, and are sent to it again. A round before it that
-        is only `selected` was trained: the process ended between the checkpoint and the learner's report. Returns the
-        number of groups put back.
+        What the learner refused stays discarded: another group was trained in its place, or is owed. A round before
+        `version` that is only `selected` was trained: the process ended between the checkpoint and the learner's
+        report. Returns the number of groups put back.
         """
         with self._transaction():
             unreported = self._db.execute(
@@ -240,14 +206,11 @@ class Ledger:
             ).fetchall()
             for group_id, round_ in unreported:
                 self._advance(group_id, "trained", at, str(round_))
-            # A group the learner refused held its place in the round, and holds it again: it was selected, too.
             rows = self._db.execute(
-                "SELECT group_id FROM groups WHERE round >= ? AND (state = 'trained' OR state = 'discarded'"
-                " AND group_id IN (SELECT group_id FROM transitions WHERE state = 'selected'))",
-                (version,),
+                "SELECT group_id FROM groups WHERE round >= ? AND state = 'trained'", (version,)
             ).fetchall()
             for (group_id,) in rows:
-                self._db.execute("UPDATE groups SET state = 'selected', reason = NULL WHERE group_id = ?", (group_id,))
+                self._db.execute("UPDATE groups SET state = 'selected' WHERE group_id = ?", (group_id,))
                 self._note(group_id, "selected", "rewound", at)
             self._db.execute("DELETE FROM versions WHERE version > ?", (version,))
             self._db.execute("DELETE FROM checkpoints WHERE version > ?", (version,))
@@ -264,37 +227,20 @@ class Ledger:
         """Groups of rounds >= `from_round`, discarded ones left out, in admission order."""
         return self._rows("round >= ? AND state != 'discarded'", from_round)
 
-    def unselected(self, round_: int) -> list[GroupRow]:
-        """Groups of a round that its selection left out: they keep their place until the round is live."""
-        return self._rows("round = ? AND state = 'discarded' AND reason = 'not_selected'", round_)
+    def unselected(self, *, from_round: int) -> list[GroupRow]:
+        """Groups that the selection of a round >= `from_round` left out: they keep their place until it is live."""
+        return self._rows("round >= ? AND state = 'discarded' AND reason = 'not_selected'", from_round)
+
+    def owed(self) -> list[GroupRow]:
+        """Discarded groups whose re-roll was not leased yet, in the order they were leased."""
+        return self._rows("owed = ?", 1)
 
     def _rows(self, where: str, value: int) -> list[GroupRow]:
-        rows = self._db.execute(
-            "SELECT group_id, position, round, environment, split, task_index, seed, guidance, state, attempts, hint,"
-            " admitted"
-            f" FROM groups WHERE {where} ORDER BY position",
-            (value,),
-        )
-        return [
-            GroupRow(
-                group_id=group_id,
-                position=position,
-                round=round_,
-                task=Task(environment=environment, split=_split(split), index=index),
-                seed=seed,
-                guidance=tuple(guidance.split()),
-                state=state,
-                attempts=attempts,
-                hint=None if hint is None else msgspec.json.decode(hint, type=tuple[str, ...]),
-                admitted=admitted,
-            )
-            for (
-                group_id, position, round_, environment, split, index, seed, guidance, state, attempts, hint, admitted
-            ) in rows
-        ]  # fmt: skip
+        rows = self._db.execute(f"SELECT {COLUMNS} FROM groups WHERE {where} ORDER BY rowid", (value,))
+        return [from_columns(row) for row in rows]
 
     def next_position(self) -> int:
-        """Tickets handed out so far."""
+        """Tickets handed out so far. A re-roll takes none: it has the place of the group it stands for."""
         (last,) = self._db.execute("SELECT MAX(position) FROM groups").fetchone()
         return 0 if last is None else int(last) + 1
 
@@ -344,14 +290,6 @@ class Ledger:
 
     # inside
 
-    def _add_admitted(self) -> None:
-        """Ledgers made before rounds had a window hold no such column: every group is in its first round there."""
-        columns = [name for _, name, *_ in self._db.execute("PRAGMA table_info(groups)")]
-        if "admitted" not in columns:
-            with self._transaction():
-                self._db.execute("ALTER TABLE groups ADD COLUMN admitted INTEGER NOT NULL DEFAULT 0")
-                self._db.execute("UPDATE groups SET admitted = round")
-
     def _transaction(self) -> _Transaction:
         return _Transaction(self._db)
 
@@ -399,7 +337,3 @@ class _Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._db.execute("COMMIT" if kind is None else "ROLLBACK")
-
-
-def _split(text: str) -> Split:
-    return "held_out" if text == "held_out" else "train"

@@ -18,6 +18,7 @@ from stream_rl.orchestrator.choosing import flight_profile
 from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.judging import Answer, JudgingStage, Question
 from stream_rl.orchestrator.ledger import GroupRow, Ledger
+from stream_rl.orchestrator.rerolls import Rerolls, reroll
 from stream_rl.orchestrator.staleness import Stamps
 from stream_rl.orchestrator.state import RunState
 from stream_rl.orchestrator.tasks import TaskStream
@@ -28,7 +29,7 @@ _FAILURES_IN_A_ROW = 4  # rounds' worth of discarded groups without one good gro
 
 
 class Production:
-    """Owns the task order, steering rates, and the groups that wait to be leased again."""
+    """Owns the task order, steering rates, the groups that wait to be leased again, and the re-rolls that are owed."""
 
     def __init__(self, state: RunState, judging: JudgingStage | None, held: Callable[[int], bool]) -> None:
         """`held(version)`: no training group may be leased while this version is live."""
@@ -38,7 +39,9 @@ class Production:
         self._judging = judging
         self._tickets = TaskStream({e.name: e.share for e in config.environments}, config.seed)
         self._again: deque[str] = deque()
+        self._rerolls = Rerolls()
         self._failures = 0
+        self._refusals = 0
         self._bundling = Bundling(config)
         self.steering = {
             e.name: Steering(
@@ -82,7 +85,11 @@ class Production:
             state.outboxes.post(producer.peer, lease)
 
     async def _next(self) -> Flight | None:
-        """A group to lease: one whose producer is gone, or a new one where a round has a free place."""
+        """A group to lease: one whose producer is gone, or a new one where a round has a free place.
+
+        A place that a discarded group left is filled by its re-roll, which takes no ticket: the next world's task goes
+        where it would have gone, and every world keeps its share.
+        """
         state = self._state
         if flight := self._next_again():
             await state.ledger.do(Ledger.lease_again, flight.group_id, state.wall())
@@ -90,12 +97,26 @@ class Production:
         round_ = state.gate.open_round
         if round_ is None or (round_ > state.gate.version and self._buffered() >= state.buffer):
             return None  # the round the learner needs next is filled whatever waits, so a full buffer cannot lock
-        ticket = self._tickets.take()
+        before = self._rerolls.take(round_)
+        row = self._new_row(round_, before)
+        await state.ledger.do(Ledger.lease, row, state.wall())
+        state.gate.admit(row.group_id)
+        if before is not None and before.task != row.task:
+            state.event("task_given_up", task=before.task.id, group=before.group_id, instead=row.task.id)
+        flight = Flight(row=row, stage="leased")
+        state.flights[row.group_id] = flight
+        return flight
+
+    def _new_row(self, round_: int, before: GroupRow | None) -> GroupRow:
+        """The group that takes a free place of a round. `before`: the discarded one that left it; None: nobody did."""
+        state = self._state
+        again = None if before is None else reroll(before, state.config.seed)
+        ticket = self._tickets.take() if again is None else again.ticket
         steering = self.steering[ticket.task.environment]
         algorithm = state.config.algorithm
         guided = algorithm.steering and state.tags and is_steered(ticket.position, algorithm.steering_share)
-        row = GroupRow(
-            group_id=f"g{ticket.position:06d}",
+        return GroupRow(
+            group_id=f"g{ticket.position:06d}" + (f"r{again.number}" if again else ""),
             position=ticket.position,
             round=round_,
             task=ticket.task,
@@ -104,12 +125,9 @@ class Production:
             state="leased",
             attempts=1,
             admitted=round_,
+            reroll_of=before.group_id if before else None,
+            reroll=again.number if again else 0,
         )
-        await state.ledger.do(Ledger.lease, row, state.wall())
-        state.gate.admit(row.group_id)
-        flight = Flight(row=row, stage="leased")
-        state.flights[row.group_id] = flight
-        return flight
 
     def _next_again(self) -> Flight | None:
         """A group whose producer is gone. After a fall back to a checkpoint its round may not be open yet."""
@@ -216,12 +234,26 @@ class Production:
         if state.tags:
             self.steering[flight.row.task.environment].observe(flight_profile(flight, state.rubric_ids))
 
+    async def refused(self, group_id: str, reason: str) -> None:
+        """The learner will not train a group that was selected. Raises `RoleDied` when it refuses without end."""
+        self._refusals += 1
+        await self._discard(self._state.flights[group_id], reason)
+        if self._refusals >= _FAILURES_IN_A_ROW * self._state.config.groups.candidates:
+            raise RoleDied(
+                f"the learner refused {self._refusals} groups and trained none between them, the last because: {reason}"
+            )
+
+    def trained(self) -> None:
+        """An update is done: the learner does not refuse everything."""
+        self._refusals = 0
+
     async def _discard(self, flight: Flight, reason: str) -> None:
-        """Give its permit back, for a counted reason; its place in the round opens again."""
+        """Give its permit back, for a counted reason; its place in the round opens again, and is owed a re-roll."""
         state = self._state
-        await state.ledger.do(Ledger.advance, flight.group_id, "discarded", state.wall(), reason)
+        await state.ledger.do(Ledger.discard, flight.group_id, reason, state.wall())
         state.gate.discard(flight.group_id)
         del state.flights[flight.group_id]
+        self._rerolls.owe(flight.row)
         state.tally.discard(flight, reason)
         errors = sorted({t.error for t in flight.trajectories.values() if t.error})
         state.event("discarded", group=flight.group_id, reason=reason, errors=errors[:3])
@@ -246,6 +278,8 @@ class Production:
         state = self._state
         rows = await state.ledger.do(Ledger.groups, from_round=state.gate.version)
         self._tickets.skip(await state.ledger.do(Ledger.next_position))
+        for row in await state.ledger.do(Ledger.owed):
+            self._rerolls.owe(row)
         for name, steering in self.steering.items():
             steering.restore(await state.ledger.do(Ledger.get, f"steering/{name}"))
         self._bundling.restore({key: await state.ledger.do(Ledger.get, key) for key in self._bundling.keys})
@@ -254,11 +288,12 @@ class Production:
             state.gate.restore(row.group_id, row.round, row.admitted)
             await self._restore_group(row)
         for row in (r for r in rows if r.round >= state.config.updates):  # the run was made shorter
-            await state.ledger.do(Ledger.advance, row.group_id, "discarded", state.wall(), "past_the_end")
-        for round_ in sorted({row.round for row in kept}):
-            for row in await state.ledger.do(Ledger.unselected, round_):
-                state.gate.restore(row.group_id, round_, row.admitted)
+            await state.ledger.do(Ledger.discard, row.group_id, "past_the_end", state.wall())
+        for row in await state.ledger.do(Ledger.unselected, from_round=state.gate.version):
+            if row.round < state.config.updates:
+                state.gate.restore(row.group_id, row.round, row.admitted)
                 flight = await self._load(row)
+                flight.alignment = self._bundling.choose(flight)
                 flight.stage = "unselected"
 
     async def _restore_group(self, row: GroupRow) -> None:
@@ -269,6 +304,7 @@ class Production:
             return
         flight = await self._load(row)
         if row.state == "selected":
+            flight.alignment = self._bundling.choose(flight)  # told in the round's line
             flight.stage, flight.hint = "selected", row.hint
         elif row.state == "produced":
             for trajectory in flight.unjudged:

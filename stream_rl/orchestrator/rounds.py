@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stream_rl.errors import RoleDied
-from stream_rl.messages import LearnerReady, RoundStart, SelectedGroup, Trained
+from stream_rl.messages import GroupRefused, LearnerReady, RoundStart, SelectedGroup, Trained
 from stream_rl.observe.alarms import AlarmWatch
 from stream_rl.observe.rundir import append_json
 from stream_rl.orchestrator.choosing import choose, hint_for
@@ -20,7 +20,7 @@ from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.learning import LearnerState, attribute_waits, judge_wait, no_training
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.state import RunState
-from stream_rl.orchestrator.window import exchanges
+from stream_rl.orchestrator.window import READY, exchanges
 from stream_rl.rubrics.guidance import criteria_text, hint_text
 
 
@@ -88,21 +88,24 @@ class Rounds:
         return () if learner is None else (learner.version,)
 
     async def select(self) -> None:
-        """Close every round whose candidates are all there; with 'all', pass each candidate on at once."""
+        """Close every round whose candidates are all there; with 'all', pass each candidate on at once.
+
+        A round that was closed and had a group refused is closed again by the candidates that took such places.
+        """
         gate, algorithm = self._state.gate, self._state.config.algorithm
         for round_ in self._closing():
             flights = self._state.round(round_)
             candidates = [f for f in flights if f.stage == "candidate"]
-            complete = gate.is_full(round_) and len(candidates) == len(flights)
+            complete = gate.is_full(round_) and all(f.stage in READY for f in flights)
             if candidates and (complete or algorithm.selection == "all"):
                 await self._close(round_, candidates)
 
     async def _close(self, round_: int, candidates: list[Flight]) -> None:
         state, algorithm = self._state, self._state.config.algorithm
-        if algorithm.selection == "all":
+        count = state.config.groups.per_update - sum(f.stage == "selected" for f in state.round(round_))
+        if algorithm.selection == "all" or len(candidates) == count:
             chosen = {f.group_id for f in candidates}
         else:
-            count = state.config.groups.per_update
             seed = state.config.seed
             chosen = set(choose(candidates, count, algorithm, state.rubric_ids, seed=seed, round_=round_))
         hints = {f.group_id: hint_for(f, algorithm, state.rubric_ids) for f in candidates if f.group_id in chosen}
@@ -157,20 +160,32 @@ class Rounds:
             return criteria_text(hint)
         return hint_text(self._state.vocabulary, hint)
 
+    def refused(self, peer: str, message: GroupRefused) -> None:
+        """The learner will not train a group of its round, and waits for another. Nothing is trained before that."""
+        learner = self._state.learner
+        if learner is None or peer != learner.peer or message.update != learner.version:
+            raise RoleDied(f"the learner refuses {message.group_id} of update {message.update}, not its round")
+        if message.group_id not in learner.delivered:
+            raise RoleDied(f"the learner refuses {message.group_id}, which it was not sent for update {message.update}")
+        learner.delivered.remove(message.group_id)
+        learner.complete = False
+        self._state.progress()
+
     async def trained(self, peer: str, message: Trained) -> None:
         """An update is done: its groups are trained, its numbers become a metrics line."""
         state, learner = self._state, self._state.learner
         if learner is None or peer != learner.peer or message.update != learner.version:
             raise RoleDied(f"the learner reports update {message.update}, which was not its round")
-        await state.ledger.do(
-            Ledger.train, message.update, message.group_ids, message.refused, message.manifest, state.wall()
-        )
+        if set(message.group_ids) != set(learner.delivered):
+            raise RoleDied(
+                f"the learner trained update {message.update} with {sorted(message.group_ids)}; "
+                f"it was sent {sorted(learner.delivered)}"
+            )
+        await state.ledger.do(Ledger.train, message.update, message.group_ids, message.manifest, state.wall())
         round_ = state.round(message.update)
         for flight in round_:
             if flight.stage == "unselected":
                 state.tally.discard(flight, "not_selected")
-            elif reason := message.refused.get(flight.group_id):
-                state.tally.discard(flight, reason)
         metrics = dict(message.metrics)
         metrics["learner"], others = attribute_waits(
             metrics.get("learner", {}), judge_wait_s=learner.judge_wait_s, no_training_s=learner.no_training_s

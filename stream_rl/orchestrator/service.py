@@ -7,14 +7,11 @@ which does all that has become possible. The ledger is written before anything l
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import anyio
-import anyio.abc
-import msgspec
 
 from stream_rl.config import Config
 from stream_rl.errors import RoleDied
@@ -27,6 +24,7 @@ from stream_rl.messages import (
     Finish,
     FromOrchestrator,
     GroupClosed,
+    GroupRefused,
     LearnerReady,
     ListGenerators,
     ListJudges,
@@ -48,7 +46,8 @@ from stream_rl.orchestrator.accounts import HANDLING, Accounts, devices_of
 from stream_rl.orchestrator.fleet import ProducerState
 from stream_rl.orchestrator.gate import Gate
 from stream_rl.orchestrator.guests import Guests
-from stream_rl.orchestrator.judging import Answer, JudgingStage, Question
+from stream_rl.orchestrator.inbox import Event, Inbox, Judged, Stalled, StopAsked, UpdateOverdue
+from stream_rl.orchestrator.judging import JudgingStage
 from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.outbox import Outboxes
 from stream_rl.orchestrator.production import Production
@@ -63,27 +62,6 @@ from stream_rl.orchestrator.weight_sync import WeightSync
 from stream_rl.orchestrator.writer import LedgerWriter
 from stream_rl.ports import Hub, Judge, PeerJoined, PeerLeft, Received
 from stream_rl.rubrics.vocabulary import Vocabulary
-
-
-class _Judged(msgspec.Struct, frozen=True, eq=False):
-    question: Question
-    answer: Answer
-
-
-class _Stop(msgspec.Struct, frozen=True):
-    reason: str
-
-
-class _UpdateOverdue(msgspec.Struct, frozen=True):
-    peer: str
-    version: int
-
-
-class _Stalled(msgspec.Struct, frozen=True):
-    seconds: float
-
-
-_Event = PeerJoined | PeerLeft | Received[ToOrchestrator] | _Judged | _Stop | _UpdateOverdue | _Stalled
 
 
 class Orchestrator:
@@ -105,6 +83,7 @@ class Orchestrator:
         version: int = 0,
         loop_lag: LoopLag | None = None,
         embedded_judges: int = 0,
+        cpu: Callable[[], dict[str, float]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -116,9 +95,10 @@ class Orchestrator:
         board: told what people see
         loop_lag: measured while the run goes on; None: not
         embedded_judges: judge processes that the run itself started, for the account of its devices
+        cpu: CPU seconds since it was last asked, of this process and those judges, by role
         """
         self._hub = hub
-        self._inbox_send, self._inbox = anyio.create_memory_object_stream[_Event](math.inf)
+        self._inbox = Inbox()
         self._judging: JudgingStage | None = None
         if judge:
             self._judging = JudgingStage(
@@ -126,7 +106,7 @@ class Orchestrator:
                 second=second_judge,
                 workers=judge_workers,
                 required=config.judge.required,
-                deliver=self._judged,
+                deliver=self._inbox.judged,
                 trouble=self._judge_trouble,
                 clock=clock,
             )
@@ -144,7 +124,11 @@ class Orchestrator:
         )
         self._loop_lag = loop_lag
         accounts = Accounts(
-            devices_of(config, embedded_judges=embedded_judges), judging=self._judging, loop_lag=loop_lag, clock=clock
+            devices_of(config, embedded_judges=embedded_judges),
+            judging=self._judging,
+            loop_lag=loop_lag,
+            cpu=cpu,
+            clock=clock,
         )
         self._state = RunState(
             config=config,
@@ -164,11 +148,10 @@ class Orchestrator:
         self._validation = Validation(self._state)
         self._production = Production(self._state, self._judging, held=self._validation.awaited)
         self._rounds = Rounds(self._state, held=self._validation.awaited)
-        self._weights = WeightSync(self._state, self._watch_update)
+        self._weights = WeightSync(self._state, self._inbox.watch_update)
         self._roster = Roster(self._state, judges)
         self._guests = Guests(self._state)
         self._tuning = Tuning(self._state)
-        self._tasks: anyio.abc.TaskGroup
 
     def go_on_from(self, *, wall_s: float, train_s: float, evaluated: int) -> None:
         """Clocks and evaluations go on from where an earlier process of this run stopped."""
@@ -179,11 +162,8 @@ class Orchestrator:
     async def run(self, stop: anyio.Event) -> None:
         """Serve until every update is trained and evaluated, or until `stop`. Raises `RoleDied` on a lost learner."""
         state = self._state
-        async with self._inbox_send, self._inbox, anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            tasks.start_soon(self._listen)
-            tasks.start_soon(self._watch_stop, stop)
-            tasks.start_soon(self._watch_stall)
+        async with self._inbox, anyio.create_task_group() as tasks:
+            self._inbox.open(tasks, self._hub, stop, state)
             tasks.start_soon(state.outboxes.run)
             if self._judging:
                 tasks.start_soon(self._judging.run)
@@ -209,33 +189,6 @@ class Orchestrator:
             tasks.cancel_scope.cancel()
         await state.ledger.close()
 
-    # what wakes the actor
-
-    async def _listen(self) -> None:
-        async for event in self._hub:
-            await self._inbox_send.send(event)
-
-    async def _watch_stop(self, stop: anyio.Event) -> None:
-        await stop.wait()
-        await self._inbox_send.send(_Stop("asked to stop"))
-
-    async def _watch_stall(self) -> None:
-        """Progress, not work in flight, is what is watched. Waiting for judges is a state with a name, no stall."""
-        limit_s = self._state.config.stall_s
-        while (quiet_s := self._state.quiet_s()) < limit_s:  # noqa: ASYNC110  no event tells of its absence
-            await anyio.sleep(limit_s - quiet_s)
-        await self._inbox_send.send(_Stalled(quiet_s))
-
-    def _watch_update(self, peer: str, version: int) -> None:
-        async def overdue() -> None:
-            await anyio.sleep(self._state.config.weights.deadline_s)
-            await self._inbox_send.send(_UpdateOverdue(peer, version))
-
-        self._tasks.start_soon(overdue)
-
-    async def _judged(self, question: Question, answer: Answer) -> None:
-        await self._inbox_send.send(_Judged(question, answer))
-
     def _judge_trouble(self, problem: str | None) -> None:
         self._judge_problem = problem
         self._state.waits_for_judge = problem is not None
@@ -244,12 +197,12 @@ class Orchestrator:
 
     # one event
 
-    async def _handle(self, event: _Event) -> None:
+    async def _handle(self, event: Event) -> None:
         match event:
             case Received():
                 await self._receive(event.peer, event.message)
                 event.ack()  # what it carried is in the ledger
-            case _Judged():
+            case Judged():
                 await self._production.take_answer(event.question, event.answer)
             case PeerJoined():
                 self._state.outboxes.open(event.peer)
@@ -257,11 +210,11 @@ class Orchestrator:
                     self._state.fleet.by_peer[event.peer] = ProducerState(peer=event.peer, name=event.name)
             case PeerLeft():
                 self._peer_left(event)
-            case _Stop():
+            case StopAsked():
                 self._begin_stop(event.reason)
-            case _UpdateOverdue():
+            case UpdateOverdue():
                 self._weights.overdue(event.peer, event.version)
-            case _Stalled():
+            case Stalled():
                 limit = self._state.config.stall_s
                 raise RoleDied(
                     f"no progress for {event.seconds:.0f} s (stall_s = {limit:g}): {in_words(self.status())}"
@@ -286,8 +239,12 @@ class Orchestrator:
                 self._state.event("weights_failed", peer=peer, version=message.version, error=message.error)
             case LearnerReady():
                 await self._rounds.learner_ready(peer, message)
+            case GroupRefused():
+                self._rounds.refused(peer, message)
+                await self._production.refused(message.group_id, message.reason)
             case Trained():
                 await self._rounds.trained(peer, message)
+                self._production.trained()
                 await self._production.save_memory()
             case CheckpointSaved():
                 await self._rounds.checkpoint(message.version, message.path)
@@ -316,6 +273,7 @@ class Orchestrator:
         tally.slot_states(name, stats.slots)
         for part, states in stats.parts.items():
             tally.role_states(f"{name}/{part}", states)
+        tally.cpu(stats.cpu_s)
 
     def _observe(self) -> None:
         state = self._state
@@ -324,7 +282,7 @@ class Orchestrator:
             fleet=state.fleet,
             flights=state.flights,
             learner=state.learner is not None,
-            inbox=self._inbox.statistics().current_buffer_used,
+            inbox=self._inbox.waiting,
             outbox=state.outboxes.waiting,
         )
 

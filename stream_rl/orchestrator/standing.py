@@ -24,6 +24,7 @@ def standing(
     return {
         "run": state.run.root.name,
         "phase": state.phase.state,
+        "doing": doing(state),
         **state.times(),
         "version": gate.version,
         "updates": state.config.updates,
@@ -49,6 +50,16 @@ def standing(
         "learner": {"version": learner.version, "waiting": not learner.complete} if learner else None,
         "alarms": list(alarms[-5:]),
     }
+
+
+def doing(state: RunState) -> str:
+    """The phase, and why nothing new is rolled out where that is on purpose."""
+    phase, running = state.phase.state, state.fleet.running
+    if state.paused and state.stopping is None:
+        return f"paused, {running} rollouts end first" if running else "paused"
+    if phase == "training" and state.gate.filled:
+        return "training the last rounds, nothing more to roll out" if not running else "rolling out the last rounds"
+    return phase
 
 
 def in_words(status: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ class Tally:
         self.bundles = 0
         self.roles: dict[str, Counter[str]] = {}
         self.slots: dict[str, Counter[str]] = {}
+        self.cpu_s: Counter[str] = Counter()
 
     def trajectory(self, trajectory: Trajectory) -> None:
         """A training rollout came back."""
@@ -100,6 +101,10 @@ class Tally:
         """Slot-seconds of a role that does many things at once, by state."""
         self.slots.setdefault(name, Counter()).update(states)
 
+    def cpu(self, seconds: Mapping[str, float]) -> None:
+        """CPU seconds that roles used, by role."""
+        self.cpu_s.update(seconds)
+
     def line(
         self, *, step: int, candidates: Sequence[Flight], trained: Sequence[Flight], learner: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -121,8 +126,9 @@ class Tally:
             "writing": self.writing_tokens,
             **learner.get("tokens", {}),
         }
+        self.cpu(learner.get("cpu_s", {}))
         line = {
-            **{key: value for key, value in learner.items() if key != "tokens"},
+            **{key: value for key, value in learner.items() if key not in ("tokens", "cpu_s")},
             "step": step,
             "version": step + 1,
             "groups": {
@@ -166,6 +172,7 @@ class Tally:
             "roles": {name: dict(sorted(states.items())) for name, states in sorted(self.roles.items())},
             "slots": {name: dict(sorted(states.items())) for name, states in sorted(self.slots.items())},
             "tokens": tokens,
+            "cost": {"cpu_s": dict(sorted(self.cpu_s.items()))},
         }
         self._reset()
         return line

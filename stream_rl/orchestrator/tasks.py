@@ -10,11 +10,14 @@ import msgspec
 
 from stream_rl.types import Split, Task
 
+_TASKS_A_SEED = 1_000_000  # indices between the first tasks of two neighbouring run seeds
+_SPARE = _TASKS_A_SEED // 2  # indices that far from the first are for tasks that stand for others
+
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     """One place in the order of training tasks."""
 
-    position: int  # 0, 1, 2, ... over the whole run
+    position: int  # 0, 1, 2, ... over the whole run; whoever stands for a discarded group has that one's
     task: Task  # what to attempt
     seed: int  # for the world and the sampler, 0 .. 2**31 - 1
 
@@ -72,10 +75,15 @@ def evaluation_tasks(environments: tuple[str, ...], tasks: int, counts: Mapping[
 
 def task_offset(seed: int) -> int:
     """Where a run's seed starts in a split's order; seeds a million tasks apart do not overlap in practice."""
-    return seed * 1_000_000
+    return seed * _TASKS_A_SEED
 
 
-def stable_seed(seed: int, environment: str, split: Split, index: int) -> int:
-    """A seed for one task that does not change between processes or Python versions."""
-    text = f"{seed}/{environment}/{split}/{index}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") >> 1
+def spare_task(environment: str, seed: int, number: int) -> Task:
+    """Training task `number` among those that stand for others: `TaskStream` comes to none of them in practice."""
+    return Task(environment=environment, split="train", index=task_offset(seed) + _SPARE + number % _SPARE)
+
+
+def stable_seed(seed: int, environment: str, split: Split, index: int, *, again: int = 0) -> int:
+    """A seed for one task that does not change between processes or Python versions. `again`: other ones for it."""
+    text = f"{seed}/{environment}/{split}/{index}" + (f"/{again}" if again else "")
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little") >> 1

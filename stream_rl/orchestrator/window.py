@@ -19,9 +19,10 @@ def exchanges(
     may_move: whether a straggler may be trained in the round that a finished group leaves
 
     All or nothing: as long as some straggler would have to be waited for all the same, none is moved. The finished
-    group admitted first steps in first, so what is generated earliest is trained earliest.
+    group admitted first steps in first, so what is generated earliest is trained earliest. None with a token newer than
+    the round steps in: there are such groups when a run has gone back to a checkpoint.
     """
-    finished = [flight for flight in later if flight.stage == "candidate"]
+    finished = [f for f in later if f.stage == "candidate" and (f.newest_version or 0) <= round_[0].row.round]
     pairs: list[tuple[Flight, Flight]] = []
     for straggler in (flight for flight in round_ if flight.stage not in READY):
         instead = next((f for f in finished if may_move(straggler, f.row.round)), None)

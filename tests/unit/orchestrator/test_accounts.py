@@ -8,6 +8,7 @@ from stream_rl.orchestrator.accounts import HANDLING, LEDGER, Accounts, devices_
 from stream_rl.orchestrator.fleet import Fleet, ProducerState
 from stream_rl.orchestrator.gate import Gate
 from stream_rl.orchestrator.judging import Answer, JudgingStage, Question
+from stream_rl.orchestrator.tally import Tally
 from stream_rl.types import Scores, Trajectory, Verdict
 from tests.unit.orchestrator.virtual import clock
 from tests.unit.records import flight, trajectory, verdict
@@ -24,7 +25,7 @@ def test_a_line_is_completed_with_time_levels_and_device_seconds() -> None:
     """2 s nobody, then for 4 s a producer of 3 workers and a learner of 2 ranks."""
     settings = from_dict({"environments": [{"name": "household", "workers": 3}], "learner": {"ranks": 2}})
     now, lag = Clock(), LoopLag()
-    accounts = Accounts(devices_of(settings, embedded_judges=1), loop_lag=lag, clock=now)
+    accounts = Accounts(devices_of(settings, embedded_judges=1), loop_lag=lag, cpu=lambda: {"judges": 0.25}, clock=now)
     gate, fleet = Gate(depth=0, candidates=2, last_round=5, version=0), Fleet()
     flights = {name: flight(name, (True,)) for name in ("a", "b")}
     accounts.observe(gate=gate, fleet=fleet, flights={}, learner=False, inbox=0, outbox=0)
@@ -39,7 +40,9 @@ def test_a_line_is_completed_with_time_levels_and_device_seconds() -> None:
         with accounts.actor.during(LEDGER):
             now.now += 3.0
     lag.observe(0.25)
-    line = accounts.merged({"step": 0, "roles": {"producer-0": {"generate": 1.0}}, "slots": {}})
+    given = {"step": 0, "roles": {"producer-0": {"generate": 1.0}}, "slots": {}, "cost": {"cpu_s": {"learner": 1.5}}}
+    line = accounts.merged(given)
+    assert line["cost"]["cpu_s"] == {"judges": 0.25, "learner": 1.5}
     assert line["roles"] == {
         "orchestrator": {"idle": 2.0, "handling": 1.0, "ledger": 3.0},
         "producer-0": {"generate": 1.0},
@@ -97,3 +100,17 @@ def test_the_judging_stage_asks_waits_or_is_idle() -> None:
     stage, questions = clock.run(main)
     assert stage == {"asking": 7.0, "waiting": 0.5, "idle": 2.0}
     assert (questions["queued"], questions["asking"], questions["waiting"]) == (4.5, 7.0, 0.5)
+
+
+def test_cpu_seconds_of_all_producers_are_summed_a_restarted_one_included() -> None:
+    tally = Tally()
+    for used in (
+        {"generators": 2.0, "producers": 0.5},
+        {"generators": 1.0, "environments": 0.25},
+        {"producers": 0.125},
+    ):
+        tally.cpu(used)  # of producer-0, producer-1, and of producer-0 again, which counts from its start
+    line = tally.line(step=0, candidates=[], trained=[], learner={"cpu_s": {"learner": 4.0}})
+    assert line["cost"]["cpu_s"] == {"environments": 0.25, "generators": 3.0, "learner": 4.0, "producers": 0.625}
+    assert "cpu_s" not in line
+    assert tally.line(step=1, candidates=[], trained=[], learner={})["cost"]["cpu_s"] == {}

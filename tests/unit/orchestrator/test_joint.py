@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from stream_rl.messages import EvalLease, TrainLease
@@ -66,6 +67,29 @@ async def test_every_round_holds_the_worlds_by_share_and_is_told_by_world(tmp_pa
                 "invalid_action_share": 1.0,
             },
         }
+
+
+async def test_a_discarded_group_is_rolled_again_by_its_own_world_and_shares_stay_exact(tmp_path: Path) -> None:
+    """Every first group of the shop breaks, and some that were selected are refused: 2 + 1 in every round still."""
+    groups = {"per_update": 3, "candidates": 3, "min_valid": 2}
+    world = _joint(tmp_path, groups=groups, algorithm={"selection": "all"}, eval={"every": 0})
+    played = world.outcome
+
+    def outcome(lease: TrainLease, member: int) -> Trajectory:
+        broken = lease.task.environment == "shop" and "r" not in lease.group_id
+        made = played(lease, member)
+        return msgspec.structs.replace(made, error="the world broke") if broken else made
+
+    world.outcome = outcome
+    world.refuses = lambda group: "stale" if group.update == 2 and "r" not in group.group_id else None
+    await world.play()
+    rounds = [Counter(group.trajectories[0].task.environment for group in world.rounds[k]) for k in range(4)]
+    assert rounds == [{"household": 2, "shop": 1}] * 4
+    tickets = [lease for lease in world.leases if "r" not in lease.group_id]
+    assert Counter(lease.task.environment for lease in tickets) == {"household": 8, "shop": 4}
+    lines = list(read_json_lines(world.run_dir.metrics))
+    assert sum(line["groups"]["discarded"].get("too_few_valid", 0) for line in lines) == 4
+    assert sum(line["groups"]["discarded"].get("stale", 0) for line in lines) == 2
 
 
 async def test_rised_gives_every_world_its_place_in_every_update(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from stream_rl.errors import LedgerError
-from stream_rl.orchestrator.ledger import Ledger
+from stream_rl.orchestrator.ledger import GroupRow, Ledger
 from stream_rl.types import WeightsManifest
 from tests.unit.records import row, trajectory, verdict
 
@@ -25,14 +26,18 @@ def _walk(ledger: Ledger, *states: str) -> None:
         ledger.advance("g000000", state, 0.0)  # type: ignore[arg-type]
 
 
+def _again(group_id: str, before: str) -> GroupRow:
+    return msgspec.structs.replace(row(group_id), reroll_of=before, reroll=1)
+
+
 def test_a_group_walks_the_whole_way_once(ledger: Ledger) -> None:
     ledger.lease(row(), 0.0)
     _walk(ledger, "produced", "judged", "candidate")
     ledger.select(0, {"g000000": ("a.one",)}, [], 0.0)
-    ledger.train(0, ["g000000"], {}, MANIFEST, 0.0)
+    ledger.train(0, ["g000000"], MANIFEST, 0.0)
     assert ledger.counts() == {"trained": 1}
     with pytest.raises(LedgerError, match=r"cannot become 'trained'.*it is 'trained'"):
-        ledger.train(0, ["g000000"], {}, MANIFEST, 0.0)
+        ledger.train(0, ["g000000"], MANIFEST, 0.0)
 
 
 def test_a_step_out_of_order_is_refused_and_changes_nothing(ledger: Ledger) -> None:
@@ -110,7 +115,7 @@ def test_rewinding_puts_rounds_after_the_checkpoint_back_to_selected(ledger: Led
         ledger.lease(row(f"g{i}", position=i, round_=i), 0.0)
         ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
         ledger.select(i, {f"g{i}": ("a.one", "b.three") if i == 1 else None}, [], 0.0)
-        ledger.train(i, [f"g{i}"], {}, MANIFEST, 0.0)
+        ledger.train(i, [f"g{i}"], MANIFEST, 0.0)
     assert ledger.rewind(1, 0.0) == 2
     again = ledger.groups(from_round=1)
     assert [(g.group_id, g.state, g.hint) for g in again] == [
@@ -120,16 +125,75 @@ def test_rewinding_puts_rounds_after_the_checkpoint_back_to_selected(ledger: Led
     assert ledger.next_position() == 3
 
 
-def test_rewinding_puts_back_what_the_learner_refused_and_no_other_discards(ledger: Ledger) -> None:
-    for i in range(4):
-        ledger.lease(row(f"g{i}", position=i), 0.0)
-    ledger.advance("g3", "discarded", 0.0, "too_few_valid")
+def test_rewinding_leaves_discarded_what_was_refused_and_rolled_again(ledger: Ledger) -> None:
+    """g1 was refused and g1r1 trained in its place: the round is whole, and is delivered again as it was trained."""
     for i in range(3):
+        ledger.lease(row(f"g{i}", position=i), 0.0)
         ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
     ledger.select(0, {"g0": None, "g1": None}, ["g2"], 0.0)
-    ledger.train(0, ["g0"], {"g1": "stale: lag 3"}, MANIFEST, 0.0)
+    ledger.discard("g1", "stale: lag 3", 0.0)
+    ledger.lease(_again("g1r1", "g1"), 0.0)
+    ledger.advance_all("g1r1", ("produced", "judged", "candidate"), 0.0)
+    ledger.select(0, {"g1r1": None}, [], 0.0)
+    ledger.train(0, ["g0", "g1r1"], MANIFEST, 0.0)
     assert ledger.rewind(0, 0.0) == 2
-    assert ledger.counts() == {"selected": 2, "discarded:not_selected": 1, "discarded:too_few_valid": 1}
+    assert [(g.group_id, g.state) for g in ledger.groups()] == [("g0", "selected"), ("g1r1", "selected")]
+    assert ledger.owed() == []
+    assert ledger.next_position() == 3
+
+
+def test_a_discarded_group_owes_one_re_roll_and_one_only(ledger: Ledger) -> None:
+    ledger.lease(row("g0", round_=2), 0.0)
+    ledger.discard("g0", "too_few_valid", 0.0)
+    assert [(g.group_id, g.round, g.state) for g in ledger.owed()] == [("g0", 2, "discarded")]
+    ledger.lease(_again("g0r1", "g0"), 0.0)
+    assert ledger.owed() == []
+    with pytest.raises(LedgerError, match="g0r2 cannot be rolled for g0: it owes no re-roll"):
+        ledger.lease(_again("g0r2", "g0"), 0.0)
+    assert ledger.counts() == {"discarded:too_few_valid": 1, "leased": 1}
+    (found,) = ledger.groups()
+    assert (found.reroll_of, found.reroll, found.position) == ("g0", 1, 0)
+
+
+def test_what_a_selection_leaves_out_owes_nothing_and_what_is_trained_does_not(ledger: Ledger) -> None:
+    for i in range(2):
+        ledger.lease(row(f"g{i}", position=i), 0.0)
+        ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
+    ledger.select(0, {"g0": None}, ["g1"], 0.0)
+    ledger.train(0, ["g0"], MANIFEST, 0.0)
+    assert ledger.owed() == []
+    for name in ("g0", "g1"):
+        with pytest.raises(LedgerError, match=f"for {name}: it owes no re-roll"):
+            ledger.lease(_again("again", name), 0.0)
+
+
+def test_a_ledger_from_before_re_rolls_is_taken_over_and_owes_none(tmp_path: Path) -> None:
+    """The places of its discarded groups went to the next tasks of the order, and its numbering of them goes on."""
+    path = tmp_path / "old.sqlite"
+    ledger = Ledger(path, "r")
+    for i in range(3):
+        ledger.lease(row(f"g{i}", position=i), 0.0)
+    ledger.discard("g1", "too_few_valid", 0.0)
+    ledger.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP INDEX groups_by_reroll")
+        for column in ("reroll_of", "reroll", "owed"):
+            db.execute(f"ALTER TABLE groups DROP COLUMN {column}")
+    old = Ledger(path, "r")
+    assert old.owed() == []
+    assert [(g.group_id, g.reroll_of, g.reroll) for g in old.groups()] == [("g0", None, 0), ("g2", None, 0)]
+    assert old.next_position() == 3
+    old.discard("g2", "stale", 0.0)
+    assert [g.group_id for g in old.owed()] == ["g2"]
+
+
+def test_groups_come_back_in_the_order_they_were_admitted(ledger: Ledger) -> None:
+    """A re-roll has the position of the group it stands for, and is younger than those between."""
+    for i in range(2):
+        ledger.lease(row(f"g{i}", position=i), 0.0)
+    ledger.discard("g0", "stale", 0.0)
+    ledger.lease(_again("g0r1", "g0"), 0.0)
+    assert [g.group_id for g in ledger.groups()] == ["g1", "g0r1"]
 
 
 def test_a_round_that_is_in_the_checkpoint_but_was_not_reported_counts_as_trained(ledger: Ledger) -> None:
@@ -143,11 +207,11 @@ def test_a_round_that_is_in_the_checkpoint_but_was_not_reported_counts_as_traine
 def test_unselected_groups_are_found_again_and_other_discards_are_not(ledger: Ledger) -> None:
     for i in range(3):
         ledger.lease(row(f"g{i}", position=i), 0.0)
-    ledger.advance("g2", "discarded", 0.0, "stale")
+    ledger.discard("g2", "stale", 0.0)
     for i in range(2):
         ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
     ledger.select(0, {"g0": None}, ["g1"], 0.0)
-    assert [g.group_id for g in ledger.unselected(0)] == ["g1"]
+    assert [g.group_id for g in ledger.unselected(from_round=0)] == ["g1"]
     assert ledger.counts() == {"selected": 1, "discarded:not_selected": 1, "discarded:stale": 1}
 
 

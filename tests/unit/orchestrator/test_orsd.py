@@ -136,27 +136,33 @@ async def test_a_policy_that_writes_nothing_usable_still_trains(tmp_path: Path) 
 
 async def test_a_resumed_run_keeps_bundles_and_scores_and_does_not_pay_twice(tmp_path: Path) -> None:
     first_verifier = Verifier()
-    first = World(_config(updates=6), tmp_path, judge=first_verifier)
+    first = World(_config(updates=6, async_depth=2), tmp_path, judge=first_verifier)
     _mixed(first)
     first.written = _writes(BAD, GOOD)
     first.on_trained = lambda update: first.stop.set() if update == 1 else None
     await first.play()
     version = [e for e in first.events if e["type"] == "checkpoint"][-1]["version"]
     ledger = Ledger(first.run_dir.ledger, first.run_dir.run_id)
+    states = {row.state for row in ledger.groups()}
     kept = {row.group_id: {s.trajectory_id for s in ledger.scores(row.group_id)} for row in ledger.groups()}
     ledger.close()
     second_verifier = Verifier()
-    second = World(_config(updates=6), tmp_path, version=version, judge=second_verifier)
+    second = World(_config(updates=6, async_depth=2), tmp_path, version=version, judge=second_verifier)
     _mixed(second)
     second.written = _writes(BAD, GOOD)
     await second.play()
     assert any(kept.values())
+    assert "selected" in states, states
     leased_again = {lease.group_id for lease in second.leases}
     for group_id, scored in kept.items():
         if group_id not in leased_again:
             assert not scored & {t for t, _ in second_verifier.asked}, "what is scored is not paid for again"
     assert {g.hint_rubrics for groups in second.rounds.values() for g in groups} == {GOOD}
     assert sorted(second.rounds) == list(range(version, 6))
+    lines = list(read_json_lines(second.run_dir.metrics))
+    assert [line["step"] for line in lines] == list(range(6))
+    assert all(line["orsd"]["rho_mean"] == pytest.approx(1.0) for line in lines), "of restored groups, too"
+    assert all(line["orsd"]["taught_share"] == 1.0 for line in lines)
 
 
 def test_a_missing_score_is_left_out_of_the_mean_and_is_not_zero() -> None:

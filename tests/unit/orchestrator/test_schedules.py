@@ -10,10 +10,14 @@ import msgspec
 import pytest
 
 from stream_rl.config import from_dict
+from stream_rl.orchestrator import production
 from stream_rl.orchestrator.fleet import Fleet, ProducerState
 from stream_rl.orchestrator.flight import Flight
 from stream_rl.orchestrator.gate import Gate
+from stream_rl.orchestrator.group_row import GroupRow
+from stream_rl.orchestrator.ledger import Ledger
 from stream_rl.orchestrator.production import Production
+from stream_rl.orchestrator.rerolls import Reroll, Rerolls, reroll
 from stream_rl.orchestrator.tally import Tally
 from tests.unit.orchestrator.virtual.play import ScheduleFailed, play
 from tests.unit.orchestrator.virtual.schedule import Life, Schedule, Weather
@@ -107,14 +111,14 @@ def test_killed_at_any_ledger_call_nothing_is_lost_and_nothing_trained_twice(com
         assert played.trained == 4
 
 
-def test_a_round_with_refused_groups_is_whole_again_after_a_resume() -> None:
+def test_what_the_learner_refuses_is_rolled_again_in_its_round_also_after_a_resume() -> None:
     """Every second group is refused, and the learner dies without a checkpoint: all updates are done again."""
     died = Life(end="learner_died", after_s=25.0)
     played = play(_calm((died,), weather={"refused_p": 0.5}, learner={"checkpoint_every": 0}))
     assert played.ends == ("learner_died", "complete")
-    refused = played.discarded["the script says so"]
-    assert refused > 0
-    assert played.trained + refused == 6 * 2
+    assert played.rerolled == played.discarded["the script says so"] > 0
+    assert played.trained == 6 * 2
+    assert played.discarded["not_selected"] == 6 * (3 - 2)
 
 
 # The checks find what they look for: each of these breaks one rule of the orchestrator.
@@ -148,6 +152,30 @@ def _refills_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gate, "open_round", property(open_round))
 
 
+def _rolls_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next task of the order takes the place, as if nothing were owed."""
+    monkeypatch.setattr(Rerolls, "take", lambda rerolls, round_: None)
+
+
+def _owes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def discard(ledger: Ledger, group_id: str, reason: str, at: float) -> None:
+        with ledger._transaction():
+            ledger._advance(group_id, "discarded", at, reason)
+
+    monkeypatch.setattr(Ledger, "discard", discard)
+    monkeypatch.setattr(Rerolls, "take", lambda rerolls, round_: None)
+
+
+def _rolls_another_world_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def another(row: GroupRow, seed: int) -> Reroll:
+        found = reroll(row, seed)
+        name = "barn" if row.task.environment == "attic" else "attic"
+        task = msgspec.structs.replace(found.ticket.task, environment=name)
+        return msgspec.structs.replace(found, ticket=msgspec.structs.replace(found.ticket, task=task))
+
+    monkeypatch.setattr(production, "reroll", another)
+
+
 def _counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def discard(tally: Tally, flight: Flight, reason: str) -> None:
         pass
@@ -172,6 +200,9 @@ def _never_leases_again(monkeypatch: pytest.MonkeyPatch) -> None:
         (_opens_too_far, {}, r"joined round 2 at version 0"),
         (_leases_to_anyone, {"producer_life_s": 20.0, "update_s": 5.0, "turn_s": 5.0}, r"leased in vain"),
         (_refills_nothing, {"group_fails_p": 0.3}, r"no progress"),
+        (_rolls_nothing_again, {"refused_p": 0.3}, r"\(the script says so\) was rolled again as \[\]"),
+        (_owes_nothing, {"group_fails_p": 0.3}, r"discarded groups that have no re-roll"),
+        (_rolls_another_world_again, {"refused_p": 0.3}, r"of \('attic', \d+, \d\) was rolled again as .*'barn'"),
         (_counts_nothing, {"group_fails_p": 0.3}, r"counted as discarded: {}"),
         (_forgets_lost_groups, {"dark": (4.0, 5.0), "turn_s": 20.0}, r"nobody rolls out"),
         (_never_leases_again, {"dark": (4.0, 5.0), "turn_s": 20.0}, r"no progress"),
@@ -182,4 +213,4 @@ def test_the_checks_find_a_broken_rule(
 ) -> None:
     fault(monkeypatch)
     with pytest.raises(ScheduleFailed, match=says):
-        play(_calm(weather=weather))
+        play(_calm(weather=weather, environments=[{"name": "attic"}, {"name": "barn"}]))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from stream_rl.messages import (
     EvalLease,
     Finish,
     GroupClosed,
+    GroupRefused,
     LearnerReady,
     ProducerReady,
     RoundStart,
@@ -94,6 +97,7 @@ class World:
         self.controls: list[Callable[[MemoryHub], Any]] = []  # people who talk to the run while it goes on
         self.on_eval: Callable[[EvalLease], None] = lambda lease: None
         self.on_trained: Callable[[int], None] = lambda update: None
+        self.refuses: Callable[[SelectedGroup], str | None] = lambda group: None  # what the learner finds wrong
         self.probe: Callable[[str, int], tuple[float, ...]] = lambda name, version: ()
         self.rng = random.Random(0)
 
@@ -187,13 +191,17 @@ class World:
                         expected = start.num_groups
                         self.rounds[version] = []
                     case SelectedGroup() as group:
+                        if reason := self.refuses(group):
+                            refusal = GroupRefused(update=version, group_id=group.group_id, reason=reason)
+                            await link.send(refusal)
+                            delivery.ack()
+                            continue
                         self.rounds[version].append(group)
                         if len(self.rounds[version]) == expected:
                             trained = Trained(
                                 update=version,
                                 version=version + 1,
                                 group_ids=tuple(g.group_id for g in self.rounds[version]),
-                                refused={},
                                 metrics={"loss": 0.1, "learner": {"rollout_wait_s": 0.1, "total_s": 0.1}},
                                 manifest=_manifest(version + 1),
                             )
@@ -380,6 +388,73 @@ async def test_a_group_with_too_few_valid_members_is_discarded_and_refilled(tmp_
     assert all(line["groups"]["candidate"] == 3 for line in lines)
 
 
+async def test_a_discarded_group_is_rolled_again_with_another_seed_then_another_task_of_its_world(
+    tmp_path: Path,
+) -> None:
+    """The world cannot play the third task at all: its place is given to another task, and no group is short."""
+    world = World(_config(groups={"min_valid": 2}, eval={"every": 0}), tmp_path)
+
+    def outcome(lease: TrainLease, member: int) -> Trajectory:
+        error = "no such game" if lease.task.index == 2 else None
+        return trajectory(lease.group_id, member, versions=(world.live["p"],), error=error)
+
+    world.outcome = outcome
+    await world.play()
+    third = [lease for lease in world.leases if lease.group_id.startswith("g000002")]
+    assert [(lease.group_id, lease.task.index) for lease in third] == [
+        ("g000002", 2),
+        ("g000002r1", 2),
+        ("g000002r2", 500_002),
+    ]
+    assert len({lease.seed for lease in third}) == 3
+    given_up = [event for event in world.events if event["type"] == "task_given_up"]
+    assert [(e["task"], e["instead"]) for e in given_up] == [("household/train/2", "household/train/500002")]
+    indices = [lease.task.index for lease in world.leases if "r" not in lease.group_id]
+    assert indices == list(range(4 * 3))  # the order itself has no gap, and no more than its 12 places were taken
+    assert {k: len(groups) for k, groups in world.rounds.items()} == dict.fromkeys(range(4), 2)
+
+
+@pytest.mark.parametrize("selection", ["random", "all"])
+async def test_what_the_learner_refuses_is_rolled_again_and_every_update_is_whole(
+    tmp_path: Path, selection: str
+) -> None:
+    groups = {"per_update": 2, "candidates": 2 if selection == "all" else 3}
+    config = _config(groups=groups, algorithm={"selection": selection}, eval={"every": 0})
+    world = World(config, tmp_path)
+    refused: list[SelectedGroup] = []
+
+    def refuses(group: SelectedGroup) -> str | None:
+        if group.update in (1, 3) and len(refused) < group.update:
+            refused.append(group)
+            return "stale: lag 9"
+        return None
+
+    world.refuses = refuses
+    await world.play()
+    assert [group.update for group in refused] == [1, 3, 3]
+    assert {k: len(trained) for k, trained in world.rounds.items()} == dict.fromkeys(range(4), 2)
+    for group in refused:
+        assert f"{group.group_id}r1" in _trained(world, group.update)  # in its own round, the last one included
+    assert max(_lags(world)) <= 2
+    lines = list(read_json_lines(world.run_dir.metrics))
+    assert [line["groups"]["discarded"].get("stale: lag 9", 0) for line in lines] == [0, 1, 0, 2]
+    assert [(line["groups"]["candidate"], line["groups"]["selected"]) for line in lines] == [
+        (groups["candidates"], 2)
+    ] * 4
+    counts = Ledger(world.run_dir.ledger, world.run_dir.run_id).counts()
+    assert (counts["trained"], counts["discarded:stale: lag 9"]) == (8, 3)
+
+
+async def test_a_learner_that_refuses_without_end_ends_the_run_with_the_reason(tmp_path: Path) -> None:
+    world = World(_config(), tmp_path)
+    world.refuses = lambda group: "no valid member sampled a token" if group.update == 1 else None
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(RoleDied, match="the learner refused 12 groups .* no valid member sampled a token"),
+        flatten_subgroups=True,
+    ):
+        await world.play()
+
+
 async def test_an_endless_row_of_failures_ends_the_run_with_the_reason(tmp_path: Path) -> None:
     world = World(_config(), tmp_path)
     world.outcome = lambda lease, member: trajectory(lease.group_id, member, error="no such game")
@@ -466,6 +541,39 @@ async def test_a_run_that_was_made_shorter_drops_what_lies_past_its_end(tmp_path
     await world.play()
     assert sorted(world.rounds) == [0, 1]
     assert Ledger(world.run_dir.ledger, world.run_dir.run_id).counts()["discarded:past_the_end"] == 1
+
+
+async def test_a_run_that_is_made_longer_again_rolls_what_it_dropped(tmp_path: Path) -> None:
+    """Round 3 was dropped with a group of the second place in it: the re-roll of just that place fills it."""
+    shorter = World(_config(updates=2, eval={"every": 0}), tmp_path)
+    shorter.ledger.lease(row("g000000", round_=0, position=0), 0.0)
+    shorter.ledger.lease(row("g000001", round_=3, position=1), 0.0)
+    await shorter.play()
+    longer = World(_config(updates=4, eval={"every": 0}), tmp_path, version=2)
+    await longer.play()
+    (again,) = (lease for lease in longer.leases if "r" in lease.group_id)
+    assert (again.group_id, again.task.index) == ("g000001r1", 1)
+    (found,) = (r for r in Ledger(longer.run_dir.ledger, longer.run_dir.run_id).groups(from_round=3)
+                if r.group_id == "g000001r1")  # fmt: skip
+    assert (found.admitted, found.reroll_of) == (3, "g000001")
+    assert {k: len(groups) for k, groups in longer.rounds.items()} == {2: 2, 3: 2}
+
+
+async def test_a_run_goes_on_from_a_ledger_that_kept_no_debts(tmp_path: Path) -> None:
+    """g000001 was discarded under an earlier release: the next task of the order takes its place, as it did there."""
+    before = World(_config(eval={"every": 0}), tmp_path)
+    for position in range(2):
+        before.ledger.lease(row(f"g{position:06d}", position=position), 0.0)
+    before.ledger.discard("g000001", "too_few_valid", 0.0)
+    before.ledger.close()
+    with closing(sqlite3.connect(before.run_dir.ledger)) as db:
+        db.execute("DROP INDEX groups_by_reroll")
+        for column in ("reroll_of", "reroll", "owed"):
+            db.execute(f"ALTER TABLE groups DROP COLUMN {column}")
+    world = World(_config(eval={"every": 0}), tmp_path)
+    await world.play()
+    assert sorted(lease.group_id for lease in world.leases) == [f"g{i:06d}" for i in (0, *range(2, 13))]
+    assert {k: len(groups) for k, groups in world.rounds.items()} == dict.fromkeys(range(4), 2)
 
 
 async def test_the_last_evaluation_is_made_up_for_after_a_resume(tmp_path: Path) -> None:

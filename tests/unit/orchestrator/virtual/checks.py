@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from stream_rl.messages import SelectedGroup
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.orchestrator.flight import Flight
+from stream_rl.orchestrator.rerolls import TRIES
 from stream_rl.orchestrator.state import RunState
 from stream_rl.orchestrator.tasks import TaskStream
 from tests.unit.orchestrator.virtual.history import History
@@ -21,7 +24,7 @@ _BEFORE_SELECTION = {
     "candidate": "candidate",
     "unselected": "discarded:not_selected",
 }
-_REFUSALS = ("the script says so", "no valid member sampled a token", "stale: lag")
+_LEFT_OUT = "not_selected"  # the one reason that leaves no place free: the round is complete without the group
 
 
 class Violation(AssertionError):
@@ -148,8 +151,15 @@ class Onlooker:
             )
         for group_id, stands in ledger.items():
             require(stands.startswith("discarded:"), f"{group_id} is {stands} in the ledger and unknown in memory")
-            require(stands != "discarded:not_selected", f"{group_id} lost its permit before its round was live")
+            require(stands != f"discarded:{_LEFT_OUT}", f"{group_id} lost its permit before its round was live")
             require(not self._honest or stands != "discarded:stale", f"{group_id} was leased in vain: it came too old")
+        wrong = self._db.execute(
+            "SELECT d.group_id, d.reason, d.owed, r.group_id"
+            " FROM groups d LEFT JOIN groups r ON r.reroll_of = d.group_id"
+            " WHERE d.round >= ? AND (d.owed + (r.group_id IS NOT NULL)) != (d.state = 'discarded' AND d.reason != ?)",
+            (state.gate.version, _LEFT_OUT),
+        ).fetchall()
+        require(not wrong, f"discarded groups that have no re-roll, owe none, or too many: {wrong}")
 
 
 def _stands_right(flight: Flight, stands: str, state: RunState) -> bool:
@@ -158,12 +168,7 @@ def _stands_right(flight: Flight, stands: str, state: RunState) -> bool:
         return stands == _BEFORE_SELECTION[flight.stage]
     if state.learner is None or flight.row.round >= state.learner.version:
         return stands == "selected"
-    return stands == "trained" or is_refusal(stands.removeprefix("discarded:"))
-
-
-def is_refusal(reason: str) -> bool:
-    """Whether a group was discarded by the learner, in its own words."""
-    return reason.startswith(_REFUSALS)
+    return stands == "trained"
 
 
 def discarded_by_reason(ledger: Path) -> Counter[str]:
@@ -174,12 +179,17 @@ def discarded_by_reason(ledger: Path) -> Counter[str]:
     return Counter({str(reason): int(count) for reason, count in rows})
 
 
+def num_rerolls(ledger: Path) -> int:
+    """Groups that stand for discarded ones."""
+    return sum(row.reroll_of is not None for row in _rows(ledger))
+
+
 def check_counted(counted: Counter[str], really: Counter[str]) -> None:
     """Every group that a process discarded was counted once, in a metrics line or in what the next one would say.
 
     What a selection left out is counted with its round's update, which may be done by a later process: `check_end`.
     """
-    counts = [{reason: n for reason, n in c.items() if n and reason != "not_selected"} for c in (counted, really)]
+    counts = [{reason: n for reason, n in c.items() if n and reason != _LEFT_OUT} for c in (counted, really)]
     require(counts[0] == counts[1], f"counted as discarded: {counts[0]}; discarded: {counts[1]}")
 
 
@@ -201,40 +211,29 @@ def check_end(schedule: Schedule, run: RunDirectory, history: History, *, any_lo
     """
     config = schedule.config
     places, wanted = config.groups.candidates, config.groups.per_update
-    db = sqlite3.connect(run.ledger)
-    rows = db.execute(
-        "SELECT group_id, position, round, environment, task_index, seed, state, reason, attempts"
-        " FROM groups ORDER BY position"
-    ).fetchall()
-    db.close()
-    tickets = TaskStream({e.name: e.share for e in config.environments}, config.seed)
+    rows = _rows(run.ledger)
     leases = Counter(lease.group_id for lease in history.leases)
     fates: dict[int, Counter[str]] = {r: Counter() for r in range(config.updates)}
-    for number, (group_id, position, round_, environment, index, seed, state, reason, attempts) in enumerate(rows):
-        ticket = tickets.take()
-        require(position == number, f"the task at place {number} was never leased")
-        require(
-            (ticket.task.environment, ticket.task.index, ticket.seed) == (environment, index, seed),
-            f"{group_id} attempts another task than place {position} of the order",
-        )
-        require(state in ("trained", "discarded"), f"{group_id} ends as {state!r}")
-        require(state == "trained" or bool(reason), f"{group_id} was discarded without a reason")
-        require(leases[group_id] <= attempts, f"{group_id} was leased {leases[group_id]} times, {attempts} are noted")
-        require(0 <= round_ < config.updates, f"{group_id} belongs to round {round_}")
-        fates[round_]["trained" if state == "trained" else reason] += 1
+    for row in rows:
+        end, name = row.state, row.group_id
+        require(end in ("trained", "discarded"), f"{name} ends as {end!r}")
+        require(end == "trained" or bool(row.reason), f"{name} was discarded without a reason")
+        require(leases[name] <= row.attempts, f"{name} was leased {leases[name]} times, {row.attempts} are noted")
+        require(0 <= row.round < config.updates, f"{name} belongs to round {row.round}")
+        fates[row.round]["trained" if end == "trained" else str(row.reason)] += 1
+    _check_order(schedule, rows)
+    _check_rerolls(rows)
     last = history.last_updates
     require(sorted(last) == list(range(config.updates)), f"updates {sorted(last)}")
     trained_by_learner = [group.group_id for update in last.values() for group in update.trained]
     require(len(trained_by_learner) == len(set(trained_by_learner)), "a group was trained twice")
     for round_, fate in fates.items():
-        refused = sum(n for reason, n in fate.items() if is_refusal(reason))
         require(
-            fate["trained"] + refused == wanted and fate["not_selected"] == places - wanted,
+            fate["trained"] == wanted and fate[_LEFT_OUT] == places - wanted,
             f"round {round_} ends with {dict(fate)}; {wanted} of {places} were to be trained",
         )
-        update = last[round_]
-        require(len(update.trained) + len(update.refused) == wanted, f"update {round_} had a wrong number of groups")
-    in_ledger = {group_id for group_id, *_, state, _, _ in rows if state == "trained"}
+        require(len(last[round_].trained) == wanted, f"update {round_} had a wrong number of groups")
+    in_ledger = {row.group_id for row in rows if row.state == "trained"}
     require(set(trained_by_learner) <= in_ledger, "the learner trained what the ledger says it did not")
     unreported = in_ledger - set(trained_by_learner)
     require(not unreported or any_lost, f"the ledger says {unreported} were trained")
@@ -242,9 +241,67 @@ def check_end(schedule: Schedule, run: RunDirectory, history: History, *, any_lo
     steps = [line["step"] for line in lines]
     require(len(steps) == len(set(steps)), f"metrics lines of steps {steps}")
     require(any_lost or steps == list(range(config.updates)), f"metrics lines of steps {steps}")
-    left_out = {line["groups"]["discarded"].get("not_selected", 0) for line in lines}
+    left_out = {line["groups"]["discarded"].get(_LEFT_OUT, 0) for line in lines}
     require(left_out <= {places - wanted}, f"updates say that {left_out} groups were not selected")
     _check_evaluations(schedule, run)
+
+
+class _Row(NamedTuple):
+    """A group at the end of a run, as the ledger has it."""
+
+    group_id: str
+    position: int
+    round: int
+    admitted: int
+    environment: str
+    task_index: int
+    seed: int
+    state: str
+    reason: str | None
+    attempts: int
+    reroll_of: str | None
+    owed: int
+
+
+def _rows(ledger: Path) -> list[_Row]:
+    db = sqlite3.connect(ledger)
+    rows = db.execute(f"SELECT {', '.join(_Row._fields)} FROM groups ORDER BY position, rowid").fetchall()
+    db.close()
+    return [_Row(*row) for row in rows]
+
+
+def _check_order(schedule: Schedule, rows: Sequence[_Row]) -> None:
+    """Place n of the task order was leased as what it names, whatever was discarded: every world has its share."""
+    config = schedule.config
+    tickets = TaskStream({e.name: e.share for e in config.environments}, config.seed)
+    for number, row in enumerate(row for row in rows if row.reroll_of is None):
+        ticket = tickets.take()
+        require(row.position == number, f"the task at place {number} was never leased")
+        require(
+            (ticket.task.environment, ticket.task.index, ticket.seed) == (row.environment, row.task_index, row.seed),
+            f"{row.group_id} attempts another task than place {number} of the order",
+        )
+
+
+def _check_rerolls(rows: Sequence[_Row]) -> None:
+    """Every discarded group was rolled again once, in its own world and in the place it left; no other group was."""
+    rerolls: dict[str | None, list[_Row]] = {}
+    for row in rows:
+        rerolls.setdefault(row.reroll_of, []).append(row)
+    attempts: Counter[tuple[int, int]] = Counter()
+    for row in rows:
+        again = rerolls.get(row.group_id, [])
+        lost = row.state == "discarded" and row.reason != _LEFT_OUT
+        require(len(again) == lost, f"{row.group_id} ({row.reason or row.state}) was rolled again as {again}")
+        require(not row.owed, f"{row.group_id} was discarded, {row.reason}, and the run ends without its re-roll")
+        for other in again:
+            place = (row.environment, row.position, row.round)
+            filled = (other.environment, other.position, other.admitted)
+            require(place == filled, f"{row.group_id} of {place} was rolled again as {other.group_id} of {filled}")
+            require(row.seed != other.seed, f"{row.group_id} was rolled again with its own seed")
+        attempts[row.position, row.task_index] += 1
+    often = {place: n for place, n in attempts.items() if n > TRIES}
+    require(not often, f"tasks by their place and index were rolled more than {TRIES} times: {often}")
 
 
 def _check_evaluations(schedule: Schedule, run: RunDirectory) -> None:

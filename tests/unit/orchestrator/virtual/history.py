@@ -12,7 +12,6 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
     update: int
     trained: tuple[SelectedGroup, ...]
-    refused: dict[str, str]  # group id -> reason
 
 
 class History:

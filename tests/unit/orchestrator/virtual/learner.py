@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
-from learner.rounds import refusals
+from learner.rounds import refusal
 from stream_rl.errors import LinkError
 from stream_rl.link.codec import Decoder
 from stream_rl.link.limits import Limits
@@ -15,6 +15,7 @@ from stream_rl.link.memory import MemoryHub
 from stream_rl.messages import (
     CheckpointSaved,
     Finish,
+    GroupRefused,
     LearnerReady,
     RoundStart,
     SaveCheckpoint,
@@ -72,7 +73,10 @@ class ScriptedLearner:
                     case SelectedGroup() as group:
                         assert group.update == self._version, f"{group.group_id} came to the wrong round"
                         self._receives(group)
-                        self._groups.append(group)
+                        if reason := self._refusal(group):
+                            await link.send(GroupRefused(update=group.update, group_id=group.group_id, reason=reason))
+                        else:
+                            self._groups.append(group)
                     case SaveCheckpoint():
                         self._log.checkpoints.add(self._version)
                         await link.send(CheckpointSaved(version=self._version, path=_folder(self._version)))
@@ -85,16 +89,18 @@ class ScriptedLearner:
                     await link.send(await self._train())
             self._log.finished.append("learner")
 
+    def _refusal(self, group: SelectedGroup) -> str | None:
+        if self._rng.random() < self._weather.refused_p:
+            return "the script says so"
+        return refusal(group, version=self._version, max_lag=self._config.lag_limit)
+
     async def _train(self) -> Trained:
         update = self._version
         names = [group.group_id for group in self._groups]
         assert len(names) == len(set(names)), f"round {update} holds a group twice: {names}"
-        refused = {name: "the script says so" for name in names if self._rng.random() < self._weather.refused_p}
-        refused |= refusals(self._groups, version=update, max_lag=self._config.lag_limit)
         await anyio.sleep(about(self._rng, self._weather.train_s))
         self._version += 1
-        kept = tuple(group for group in self._groups if group.group_id not in refused)
-        self._log.updates.append(Update(update=update, trained=kept, refused=refused))
+        self._log.updates.append(Update(update=update, trained=tuple(self._groups)))
         every = self._config.learner.checkpoint_every
         saved = every > 0 and self._version % every == 0
         if saved:
@@ -102,8 +108,7 @@ class ScriptedLearner:
         return Trained(
             update=update,
             version=self._version,
-            group_ids=tuple(group.group_id for group in kept),
-            refused=refused,
+            group_ids=tuple(names),
             metrics={"learner": {"rollout_wait_s": 0.1, "total_s": 0.1}},
             manifest=_manifest(self._version),
             checkpoint=_folder(self._version) if saved else None,

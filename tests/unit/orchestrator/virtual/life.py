@@ -200,7 +200,7 @@ def _died(group: BaseExceptionGroup[RoleDied]) -> End:
             return _died(error)
         if str(error).startswith("the learner left"):
             return "learner_died"
-        if "groups in a row were discarded" in str(error):
+        if "groups in a row were discarded" in str(error) or str(error).startswith("the learner refused"):
             return "hopeless"
         raise Violation(f"the orchestrator gave up: {error}")
     raise AssertionError("a group without exceptions")

@@ -11,7 +11,14 @@ import msgspec
 
 from stream_rl.observe.rundir import RunDirectory, keep_json_lines, read_json_lines
 from stream_rl.orchestrator.ledger import Ledger
-from tests.unit.orchestrator.virtual.checks import check_counted, check_end, check_told, discarded_by_reason, require
+from tests.unit.orchestrator.virtual.checks import (
+    check_counted,
+    check_end,
+    check_told,
+    discarded_by_reason,
+    num_rerolls,
+    require,
+)
 from tests.unit.orchestrator.virtual.clock import run, running_loop
 from tests.unit.orchestrator.virtual.history import History
 from tests.unit.orchestrator.virtual.life import Lived, Process
@@ -30,6 +37,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     leases: int  # sent to producers
     trained: int  # groups
     discarded: dict[str, int]  # groups by reason
+    rerolled: int  # groups that stand for discarded ones
     max_lag: int  # of groups sent to the learner
     bound: int  # on it: S + W - 1, with the largest S that was in force; `max_lag` where that is less
     honest: bool  # every token was of the version its generator said
@@ -79,6 +87,7 @@ class _Run:
             leases=len(self._history.leases),
             trained=sum(len(update.trained) for update in self._history.last_updates.values()),
             discarded=dict(sorted(discarded_by_reason(self._run.ledger).items())),
+            rerolled=num_rerolls(self._run.ledger),
             max_lag=max(life.max_lag for life in lives),
             bound=max(life.bound for life in lives),
             honest=self._schedule.weather.honest,

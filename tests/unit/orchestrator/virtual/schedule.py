@@ -175,7 +175,7 @@ def _weather(rng: random.Random, *, size: int) -> Weather:
         cut_every_s=sometimes(0.12, 10, 60, math.inf),
         dark=spell(0.1),
         train_s=rng.choice((0.1, 2.0, 8.0)),
-        refused_p=sometimes(0.15, 0.05, 0.3),
+        refused_p=sometimes(0.35, 0.05, 0.4),
         judge_s=rng.choice((0.0, 0.3, 3.0)),
         abstains_p=sometimes(0.3, 0.05, 0.4),
         judge_out=spell(0.2),
