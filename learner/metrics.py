@@ -8,6 +8,7 @@ from typing import Any
 
 from learner.correction import Mismatch, effective_sample_share
 from learner.distill import Gap
+from learner.row_facts import row_facts
 from learner.rows import Rows
 from learner.within import Choice
 from stream_rl.types import Trajectory
@@ -61,6 +62,7 @@ def update_metrics(
     squares = _mean(total["gap.squares"], scored)
     d_std = None if d_mean is None or squares is None else max(0.0, squares - d_mean**2) ** 0.5
     real = _mean(total["real_tokens"], total["padded_tokens"])
+    facts = row_facts(rows.rows)
     return {
         "loss": _mean(total["loss"], len(grad_norms)),
         "kl_behavior": _mean(total["mismatch.kl"], seen),
@@ -84,11 +86,12 @@ def update_metrics(
             "dropped_rows": rows.dropped_teachers,
         },
         "tokens": {
-            "trained": int(tokens),
+            **facts["tokens"],
             "teacher": int(total["teacher_tokens"]),
             "reference": int(total["reference_tokens"]),
         },
-        "rows": len(rows.rows),
+        "rows": facts["rows"],
+        "advantage": facts["advantage"],
         "steps": {"taken": len(taken), "skipped": len(grad_norms) - len(taken)},
         "sequence_tokens": int(total["real_tokens"]),
         "padding_share": None if real is None else 1 - real,

@@ -59,7 +59,7 @@ def trajectory(
         group_id=group_id,
         member=member,
         task=Task(environment=environment, split="held_out" if split == "held_out" else "train", index=0),
-        samples=(sample,),
+        samples=(sample,) if turns else (),
         turns=tuple(turns),
         reward=float(success),
         success=success,

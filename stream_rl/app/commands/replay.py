@@ -1,7 +1,7 @@
-"""`replay`: judge the training rollouts of a run again, offline from its ledger, and compare.
+"""`replay`: a run's decisions again, from its ledger: by a judge, or with its own verdicts and another configuration.
 
-Results go to `RUN/replay/`: `NAME.sqlite` (verdicts), `NAME.json` (what was found) and `cache.sqlite` (answers, so
-that an interrupted replay goes on where it was). The ledger itself is only read.
+Results go to `RUN/replay/`: `NAME.json` (what was found) and, with a judge, `NAME.sqlite` (verdicts) and `cache.sqlite`
+(answers, so that an interrupted replay goes on where it was). The ledger itself is only read.
 """
 
 from __future__ import annotations
@@ -32,13 +32,51 @@ from stream_rl.observe.rundir import RunDirectory
 from stream_rl.types import Verdict
 
 _INTERRUPTED = 130
+_JUDGE_OPTIONS = ("endpoint", "model", "key_env", "vocabulary", "limit")
 _PROGRESS_S = 0.25  # between two movements of the progress line
 _PROGRESS_PARTS = 10  # lines of progress where there is no terminal
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge again, compare, print. Exit code 130 after Ctrl-C: the same command goes on from there."""
+    """Judge again or recompute, compare, print.
+
+    Exit code 130 after Ctrl-C: the same command goes on from there. 1 where a recomputation alone finds that the run
+    does not come out again.
+    """
     run_dir = RunDirectory.existing(arguments.run)
+    if arguments.overrides or arguments.recompute:
+        return _recompute(arguments, run_dir)
+    return _judge_again(arguments, run_dir)
+
+
+def _recompute(arguments: argparse.Namespace, run_dir: RunDirectory) -> int:
+    """Everything from the ledger, with the run's own verdicts."""
+    given = [f"--{name.replace('_', '-')}" for name in _JUDGE_OPTIONS if getattr(arguments, name) is not None]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)} asks a judge again, --set and --recompute take the run's own verdicts; "
+            "make one replay of each"
+        )
+    from stream_rl.app.replay import recompute_words
+    from stream_rl.app.replay.recompute import recompute
+    from stream_rl.app.replay.recording import Recording
+    from stream_rl.app.replay.settings import read_settings
+
+    settings = read_settings(run_dir.config, arguments.overrides)
+    if not run_dir.ledger.is_file():
+        raise UsageError(f"{run_dir.root} has nothing to recompute: there is no ledger.sqlite in it")
+    folder = run_dir.root / "replay"
+    folder.mkdir(exist_ok=True)
+    recording = Recording(run_dir.ledger)
+    with RunDirectory(folder).exclusive(), recording:
+        facts = recompute(run_dir, recording, settings)
+    found = recompute_words.as_json(facts)
+    (folder / f"{settings.name}.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    sys.stdout.write((json.dumps(found) if arguments.json else recompute_words.in_words(facts)) + "\n")
+    return 0 if facts.agrees or settings.changes else 1
+
+
+def _judge_again(arguments: argparse.Namespace, run_dir: RunDirectory) -> int:
     plan = plan_replay(
         run_dir,
         url=arguments.endpoint,

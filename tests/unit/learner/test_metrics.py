@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
 from learner.metrics import STATES, Sums, response_metrics, time_metrics, update_metrics
-from learner.rows import Rows
+from learner.row_facts import row_facts
+from learner.rows import Row, Rows
 from tests.unit.learner.builders import trajectory
 
 
@@ -73,7 +75,31 @@ def test_means_of_what_is_measured_only_somewhere() -> None:
     assert found["mismatch"]["rejected_share"] == 0.5
     assert found["distill"]["loss"] == -0.5
     assert found["distill"]["correction_abs"] == 0.25
-    assert found["tokens"] == {"trained": 8, "teacher": 0, "reference": 100}
+    assert found["tokens"] == {"trained": 0, "teacher": 0, "reference": 100}  # of the rows, and there is none
+
+
+def test_facts_of_rows_by_hand() -> None:
+    """Three loss tokens of size 0.5, one of size 0, and a prompt that counts nowhere."""
+    rows = [_row([0.0, 0.5, 0.5]), _row([9.0, -0.5, 0.0])]
+    assert row_facts(rows) == {
+        "rows": 2,
+        "advantage": {"abs_mean": 0.375, "zero_share": 0.25},
+        "tokens": {"trained": 4},
+    }
+    assert row_facts([])["advantage"] == {"abs_mean": None, "zero_share": None}
+
+
+def _row(advantages: list[float]) -> Row:
+    tokens = len(advantages)
+    return Row(
+        group_id="g",
+        trajectory_id="g/0",
+        lag=0,
+        token_ids=np.zeros(tokens, dtype=np.int32),
+        loss_mask=np.arange(tokens) > 0,
+        behavior_logprobs=np.zeros(tokens, dtype=np.float32),
+        advantages=np.asarray(advantages, dtype=np.float32),
+    )
 
 
 def test_an_undeclared_sum_is_refused() -> None:
