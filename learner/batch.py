@@ -21,10 +21,10 @@ MICRO_BATCH_COST_TOKENS = 256  # a micro-batch's fixed cost, in tokens of paddin
 class MiniBatch(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of one optimiser step, as row numbers."""
 
-    ranks: tuple[tuple[tuple[int, ...], ...], ...]  # [ranks][micro-batches] rows of each
+    ranks: tuple[tuple[tuple[int, ...], ...], ...]  # [ranks][micro-batches] rows of each; all ranks have as many
     num_loss_tokens: int  # over all ranks
     num_trajectories: int  # over all ranks
-    trains: tuple[bool, ...]  # [micro-batches] whether its rows can move a parameter; the others are only measured
+    trains: bool  # whether its rows can move a parameter; else they are only measured
     has_teacher: bool  # whether a teacher scores any row
     peak_targets: tuple[int, ...]  # [micro-batches] most loss tokens on any rank
     peak_teacher_targets: tuple[int, ...]  # [micro-batches] most of them in a teacher pass; 0: no rank runs one
@@ -32,7 +32,7 @@ class MiniBatch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_signal(self) -> bool:
         """Whether any row can move a parameter."""
-        return any(self.trains)
+        return self.trains and bool(self.ranks[0])
 
 
 class ForwardPass(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -75,15 +75,17 @@ def plan(
     Trajectories are shuffled with `seed` and dealt to the mini-batches whole. Within one, rows in order of length go
     to the ranks in turn, so ranks differ by less than one row of tokens, and all ranks are cut at the same places.
     A row longer than `token_budget` is alone in its micro-batch. Rows without a signal (under plain GRPO those of
-    groups that passed or failed as a whole) meet in micro-batches of their own, which need no backward pass.
+    groups that passed or failed as a whole) count where tokens and trajectories do, and no pass reads them; where no
+    row has one, they are all read, since a generator that disagrees may be why.
     `teacher_is_student`: see `needs_teacher_pass`.
     """
+    signal = [has_signal(row) for row in rows]
     scored = [needs_teacher_pass(row, teacher_is_student=teacher_is_student) for row in rows]
     names = sorted({row.trajectory_id for row in rows})
     order = np.random.default_rng(seed).permutation(len(names))
     share = {names[i]: place % mini_batches for place, i in enumerate(order)}
     parts = [[i for i, row in enumerate(rows) if share[row.trajectory_id] == part] for part in range(mini_batches)]
-    return tuple(_plan_one(rows, part, num_ranks, token_budget, has_signal, scored) for part in parts if part)
+    return tuple(_plan_one(rows, part, num_ranks, token_budget, signal, scored) for part in parts if part)
 
 
 def needs_teacher_pass(row: Row, *, teacher_is_student: bool) -> bool:
@@ -173,18 +175,18 @@ def _plan_one(
     part: Sequence[int],
     num_ranks: int,
     token_budget: int,
-    has_signal: Callable[[Row], bool],
+    signal: Sequence[bool],
     scored: Sequence[bool],
 ) -> MiniBatch:
-    loud = _deal(rows, [i for i in part if has_signal(rows[i])], num_ranks, token_budget)
-    silent = _deal(rows, [i for i in part if not has_signal(rows[i])], num_ranks, token_budget)
-    ranks = tuple((*a, *b) for a, b in zip(loud, silent, strict=True))
+    trains = any(signal)
+    read = [i for i in part if signal[i] or not trains]
+    ranks = _deal(rows, read, num_ranks, token_budget)
     return MiniBatch(
         ranks=ranks,
         num_loss_tokens=sum(rows[i].num_loss_tokens for i in part),
         num_trajectories=len({rows[i].trajectory_id for i in part}),
-        trains=(True,) * len(loud[0]) + (False,) * len(silent[0]),
-        has_teacher=any(rows[i].teacher_ids is not None for i in part),
+        trains=trains,
+        has_teacher=any(rows[i].teacher_ids is not None for i in read),
         peak_targets=_peaks(ranks, [row.num_loss_tokens for row in rows]),
         peak_teacher_targets=_peaks(ranks, [row.num_loss_tokens * s for row, s in zip(rows, scored, strict=True)]),
     )

@@ -90,10 +90,10 @@ def prepare(
                 teacher_is_student=teacher_is_student,
             ),
             device,
-            trains=trains,
+            trains=mini.trains,
         )
-        for numbers, peak, peak_teacher, trains in zip(
-            mini.ranks[rank], mini.peak_targets, mini.peak_teacher_targets, mini.trains, strict=True
+        for numbers, peak, peak_teacher in zip(
+            mini.ranks[rank], mini.peak_targets, mini.peak_teacher_targets, strict=True
         )
     ]
 

@@ -45,9 +45,10 @@ def run_update(
     teacher: who reads the rows with a hint; None: the parameters at the start of the update
     reference: whose KL is added; needed where `kl_coef` > 0
 
-    Rows without a signal (`Objective.has_signal`) are scored once, as part of the prox pass, and have no backward pass.
-    A mini-batch of nothing else takes no step: momentum and weight decay alone
-    would move the parameters. Raises `TrainingDiverged` when loss or gradient is not finite.
+    Rows without a signal (`Objective.has_signal`) are read by no pass, so the means over tokens are those of what is
+    trained. Where no row has one, all are scored once, as part of the prox pass. A mini-batch without a signal takes no
+    step: momentum and weight decay alone would move the parameters. Raises `TrainingDiverged` when loss or gradient is
+    not finite.
     """
     enter("unpack")
     algorithm = objective.algorithm

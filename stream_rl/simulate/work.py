@@ -26,7 +26,7 @@ class UpdateWork(msgspec.Struct, frozen=True, kw_only=True):
 def update_work(config: Config, times: LearnerTimes) -> UpdateWork:
     """Seconds of an update of `config`, whose `learner.ranks` share the work evenly.
 
-    Counts the passes that the learner makes: a rollout with a signal is trained; one without is scored once. A prox
+    Counts the passes that the learner makes: a rollout with a signal is trained; no pass reads one without. A prox
     pass is needed by every mini-batch but the first, and by that one, too, where the gap of teacher and student is
     read before it is trained. A group is taught, or has equal outcomes, independently of the other; written criteria
     teach only groups whose outcomes differ.
@@ -53,7 +53,7 @@ def update_work(config: Config, times: LearnerTimes) -> UpdateWork:
     later = taught > 0 or a.correction != "none"
     first = 1 / config.learner.mini_batches
     prox_share = first * before + (1 - first) * (before or later)
-    forwards = prox_share + (1 - prox_share) * (1 - signal) + (a.kl_coef > 0)
+    forwards = prox_share * signal + (a.kl_coef > 0)
     bundles = config.written_bundles if config.learner_chooses else 1
     speed = config.learner.ranks / times.ranks
     return UpdateWork(

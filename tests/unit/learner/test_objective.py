@@ -35,7 +35,7 @@ def mini(*, has_teacher: bool) -> MiniBatch:
         ranks=(),
         num_loss_tokens=7,
         num_trajectories=3,
-        trains=(True,),
+        trains=True,
         has_teacher=has_teacher,
         peak_targets=(),
         peak_teacher_targets=(),

@@ -21,15 +21,15 @@ def test_grpo_trains_every_rollout_in_one_pass() -> None:
     assert found.total_s == 63.0
 
 
-def test_groups_without_spread_are_only_scored() -> None:
+def test_no_pass_reads_groups_without_spread() -> None:
     found = work(grpo(), silent_share=0.25)
-    assert (found.prox_s, found.train_s) == (5.0, 45.0)
+    assert (found.prox_s, found.train_s) == (0.0, 45.0)
 
 
 def test_later_mini_batches_need_a_prox_pass() -> None:
-    # 4 mini-batches: three quarters are scored first; of the first one only the quarter without a signal is.
+    # 4 mini-batches: three quarters of what has a signal, 15 of 20, are scored first.
     found = work(grpo(learner={"mini_batches": 4}), silent_share=0.25)
-    assert found.prox_s == pytest.approx(15 + 0.25 * 5)
+    assert found.prox_s == pytest.approx(0.75 * 15)
 
 
 def test_an_entropy_term_gives_every_rollout_a_signal() -> None:
@@ -56,7 +56,7 @@ def test_opsd_trains_what_is_taught() -> None:
 def test_orsd_reads_the_gap_before_it_trains() -> None:
     config = rised(algorithm={"distillation": "orsd", "rubrics": "written", "selection": "random"})
     found = work(config, silent_share=0.25)
-    assert (found.prox_s, found.teacher_s, found.train_s) == (20.0, 15.0, 45.0)
+    assert (found.prox_s, found.teacher_s, found.train_s) == (15.0, 15.0, 45.0)
 
 
 def test_ranks_share_the_passes_but_not_the_fixed_time() -> None:
