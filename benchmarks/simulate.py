@@ -1,12 +1,15 @@
 """How far `stream-rl simulate` can be believed: against runs of this machine, and against a published table.
 
     python -m benchmarks.simulate embedded [--updates 12] [--save FILE] [--json]
+    python -m benchmarks.simulate depths [--configs embedded-grpo.toml,embedded-rised.toml] [--depths 0,1,2]
     python -m benchmarks.simulate papers [--save FILE] [--json]
     python -m benchmarks.simulate speed [--json]
 
 `embedded`: two real runs of `up`, embedded GRPO and RISED at depth 1, give service times. From those alone other
 configurations are predicted, which are then run, too. Runs share this machine's cores; anything else that computes
 meanwhile spoils them.
+
+`depths`: one run of each configuration at each depth. Each gives service times, from which all depths are predicted.
 
 `papers`: fixed time and generation time of a rollout are fitted to the published step times of GRPO-64 and GRPO-128,
 155.5 and 249.6 s. Two rows cannot tell generation from training, so the division is an assumption: `learner_share` of
@@ -20,17 +23,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import msgspec
 
+from benchmarks.measured_runs import Row, compare, render, train
 from benchmarks.recipes import CONFIGS
 from stream_rl.config import Config, load
-from stream_rl.observe.rundir import RunDirectory, read_json_lines
+from stream_rl.observe.rundir import RunDirectory
 from stream_rl.simulate.measured import profile_of_run
 from stream_rl.simulate.model import simulate
 from stream_rl.simulate.profile import (
@@ -57,20 +59,6 @@ PREDICTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (  # what from, config
 )
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One prediction beside what was measured or published."""
-
-    name: str
-    measured_s: float  # of an update
-    predicted_s: float  # of an update
-    note: str = ""
-
-    @property
-    def error(self) -> float:
-        """Relative."""
-        return self.predicted_s / self.measured_s - 1
-
-
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
     """How long one simulation of 1,000 producers and 1,000 updates takes."""
 
@@ -80,33 +68,6 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # runs of this machine
-
-
-def train(folder: Path, name: str, config: str, overrides: tuple[str, ...]) -> RunDirectory:
-    """One run of `up` to its end."""
-    command = [sys.executable, "-m", "stream_rl.cli", "up", str(CONFIGS / config), "--name", name, "--json"]
-    command += [part for override in overrides for part in ("--set", override)]
-    log = folder / f"{name}.log"
-    with log.open("w", encoding="utf-8") as output:
-        code = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
-        ).returncode
-    if code:
-        sys.exit(f"run {name} failed:\n{log.read_text(encoding='utf-8')[-2000:]}")
-    return RunDirectory(folder / "runs" / name)
-
-
-def update_s(run: RunDirectory) -> tuple[float, int]:
-    """Training seconds of an update, mean over the run, and how many there were."""
-    lines = list(read_json_lines(run.metrics))
-    return lines[-1]["train_s"] / len(lines), len(lines)
-
-
-def compare(run: RunDirectory, profile: Profile, name: str, note: str) -> Row:
-    """What the simulation of this very run gives with `profile`."""
-    measured_s, updates = update_s(run)
-    predicted = simulate(load([run.config]), profile, updates=updates)
-    return Row(name=name, measured_s=measured_s, predicted_s=predicted.update_s, note=note)
 
 
 def embedded(updates: int, save: Path | None) -> list[Row]:
@@ -125,6 +86,28 @@ def embedded(updates: int, save: Path | None) -> list[Row]:
             rows.append(compare(run, profiles[kind], " ".join((config, *overrides)), f"from {MEASURED[kind]}"))
     if save:
         write_profile(profiles["rised"], save)
+    return rows
+
+
+def depths(configs: list[str], at: list[int], updates: int, keep: Path | None) -> list[Row]:
+    """Every depth from every depth; of equal depths it is no prediction. Runs that `keep` holds are not made again."""
+    common = (f"updates={updates}", "eval.every=0", "learner.checkpoint_every=0")
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="simulate_") as name:
+        folder = keep or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        for config in configs:
+            runs: dict[int, RunDirectory] = {}
+            for depth in at:
+                run = RunDirectory(folder / "runs" / f"{Path(config).stem}-depth{depth}")
+                if not run.metrics.is_file():
+                    train(folder, run.root.name, config, (*common, f"async_depth={depth}"))
+                runs[depth] = run
+            for source, measured in runs.items():
+                profile = profile_of_run(measured)
+                for depth, run in runs.items():
+                    note = f"from depth {source}" + (", no prediction" if source == depth else "")
+                    rows.append(compare(run, profile, f"{config} depth {depth}", note))
     return rows
 
 
@@ -241,27 +224,22 @@ def speed() -> Speed:
     return Speed(rollouts=1000 * 1000 * 8, wall_s=wall_s, cpu_s=cpu_s)
 
 
-def render(rows: list[Row]) -> str:
-    """A table for people."""
-    width = max(len(row.name) for row in rows)
-    lines = [f"{'':<{width}} {'measured':>9} {'predicted':>9} {'error':>7}"]
-    lines += [
-        f"{r.name:<{width}} {r.measured_s:>9.2f} {r.predicted_s:>9.2f} {r.error:>+7.1%}  {r.note}".rstrip()
-        for r in rows
-    ]
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["embedded", "papers", "speed"])
+    parser.add_argument("what", choices=["embedded", "depths", "papers", "speed"])
     parser.add_argument("--updates", type=int, default=12, help="of each embedded run; default 12")
+    parser.add_argument("--configs", default="embedded-grpo.toml", help="of `depths`, separated by commas")
+    parser.add_argument("--depths", default="0,1,2", help="of `depths`, separated by commas")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="of `depths`: keep the runs, read those there are")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the (first) profile that was found")
     parser.add_argument("--json", action="store_true", help="print facts as JSON")
     arguments = parser.parse_args()
     match arguments.what:
         case "embedded":
             rows = embedded(arguments.updates, arguments.save)
+        case "depths":
+            at = [int(depth) for depth in arguments.depths.split(",")]
+            rows = depths(arguments.configs.split(","), at, arguments.updates, arguments.keep)
         case "papers":
             rows = papers(arguments.save)
         case _:

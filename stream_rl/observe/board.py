@@ -20,7 +20,10 @@ BAR_CELLS = 30
 _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 _BAD = frozenset({"alarm", "failing", "failed", "killed"})
 _TROUBLE = frozenset(
-    {"discarded", "judge", "producer_left", "producer_quarantined", "role_restarted", "weights_failed"}
+    {
+        *("discarded", "judge", "producer_left", "producer_quarantined", "role_restarted", "weights_failed"),
+        "generator_dropped",
+    }
 )
 _SILENT = frozenset({"restart"})  # a request to the supervisor, whose outcome is told
 

@@ -150,11 +150,13 @@ def _costs(s: Summary) -> str:
         ["seconds of devices", "in all", "an update"],
         [[name, f"{v:,.1f}", _each(v, s.updates)] for name, v in s.device_s.items()],
     )
-    judge = []
+    notes = []
+    if s.cpu_s:
+        notes.append(f"CPU seconds used: {', '.join(f'{name} {v:,.1f}' for name, v in s.cpu_s.items())}")
     if s.tokens["judge"]:
         prompt, completion = (show(s.tokens.get(f"judge_{part}"), ",") for part in ("prompt", "completion"))
-        judge = [f"judge: {prompt} prompt and {completion} completion tokens, price {show(s.judge_price, ',.4g')}"]
-    return _list(judge) + _details("in numbers", tokens + (devices if s.device_s else ""))
+        notes.append(f"judge: {prompt} prompt and {completion} completion tokens, price {show(s.judge_price, ',.4g')}")
+    return _list(notes) + _details("in numbers", tokens + (devices if s.device_s else ""))
 
 
 def _discards(s: Summary) -> str:

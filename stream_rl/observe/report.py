@@ -200,6 +200,8 @@ def _usage(s: Summary) -> Iterator[str]:
     if s.device_s:
         devices = ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in s.device_s.items() if seconds)
         yield f"devices, used or not: {devices}"
+    if s.cpu_s:
+        yield f"CPU seconds used: {', '.join(f'{name} {seconds:,.0f} s' for name, seconds in s.cpu_s.items())}"
     lost = f", of all groups: {counts(s.discarded)}" if s.discarded else ""
     yield f"groups: {s.groups['candidate']} candidates, {s.groups['selected']} trained{lost}"
     rollouts = [f"discarded: {counts(s.discarded_rollouts)}"] if s.discarded_rollouts else []

@@ -23,10 +23,10 @@ def _lines(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     version, updates = show(status.get("version")), status.get("updates")
     of = "" if updates is None else f" of {updates}"
     wall, train = show(number(status, "wall_s"), ".0f"), show(number(status, "train_s"), ".0f")
+    doing = show(status.get("doing", status.get("phase")))
     yield (
         "run",
-        f"{show(status.get('run'))}, {show(status.get('phase'))}, version {version}{of}, {wall} s, "
-        f"{train} s of it training",
+        f"{show(status.get('run'))}, {doing}, version {version}{of}, {wall} s, {train} s of it training",
     )
     if "permits" in status:
         yield from _roles(status)

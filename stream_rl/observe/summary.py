@@ -69,6 +69,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: dict[str, int]  # generated, trained, discarded, judge, teacher, and what else the run counts
     judge_price: float | None  # of the judge's tokens, in the currency of the endpoints' prices
     device_s: dict[str, float]  # role -> seconds that its devices were held for it, used or not
+    cpu_s: dict[str, float]  # role -> CPU seconds that it used; empty where that was not measured
     generated_per_s: float | None  # tokens generated in a training second
     groups: dict[str, int]  # candidate and selected
     discarded: dict[str, int]  # reason -> groups, "not_selected" included
@@ -142,6 +143,7 @@ def summarise(
         tokens={name: int(tokens[name]) for name in (*_TOKENS, *_MORE_TOKENS) if name in tokens},
         judge_price=_sum(lines, "judge", "price"),
         device_s=sum_numbers(numbers(line, "cost", "device_s") for line in lines),
+        cpu_s=sum_numbers(numbers(line, "cost", "cpu_s") for line in lines),
         generated_per_s=tokens["generated"] / train_s if train_s else None,
         groups=groups,
         discarded={reason: int(n) for reason, n in sorted(discarded.items())},

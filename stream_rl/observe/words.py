@@ -114,7 +114,14 @@ def sentence(event: Mapping[str, Any]) -> str:
             return "going on"
         case "role_restarted":
             code, wait = show(event.get("exit_code")), show(number(event, "wait_s"), ".0f")
-            return f"{name} ended with {_exit_words(code)} and is started again after {wait} s"
+            why = f": {reason}" if event.get("reason") else ""
+            return f"{name} ended with {_exit_words(code)} and is started again after {wait} s{why}"
+        case "generator_attached":
+            return f"{show(event.get('url'))} is attached as {name}"
+        case "generator_detached":
+            return f"{show(event.get('url'))} is detached; the groups of {name} are leased again"
+        case "generator_dropped":
+            return f"{name} is dropped, the run goes on without it: {reason}"
         case "stopping":
             return f"stopping: {reason}"
         case "finished":

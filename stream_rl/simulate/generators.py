@@ -25,7 +25,20 @@ class Producer:
     4.0
     """
 
-    __slots__ = ("_jobs", "_progress", "_since_s", "busy_s", "held", "held_groups", "pace", "stamp", "weight")
+    __slots__ = (
+        "_jobs",
+        "_progress",
+        "_since_s",
+        "busy_s",
+        "held",
+        "held_groups",
+        "pace",
+        "slowdown",
+        "stamp",
+        "turns",
+        "weight",
+        "work_s",
+    )
 
     def __init__(self, pace: float, weight: int = 1) -> None:
         self.weight = weight  # rollouts that begin and end together
@@ -33,7 +46,10 @@ class Producer:
         self._progress = 0.0  # virtual time at `_since_s`
         self._since_s = 0.0  # in the future while it is paused
         self.pace = pace  # seconds of a turn
+        self.slowdown = 1.0  # how many times as long as alone that is
         self.busy_s = 0.0  # with any rollout, and not paused
+        self.work_s = 0.0  # the same, had it never been slowed
+        self.turns = 0.0  # made by all rollouts
         self.held = 0  # rollouts of the groups leased to it
         self.held_groups = 0  # groups leased to it
         self.stamp = 0  # of the last event announced for it: earlier ones are void
@@ -49,10 +65,11 @@ class Producer:
         for count in turns:
             heappush(self._jobs, (self._progress + count, group))
 
-    def repace(self, now_s: float, pace: float) -> None:
-        """From now on a turn takes `pace` seconds."""
+    def repace(self, now_s: float, pace: float, slowdown: float = 1.0) -> None:
+        """From now on a turn takes `pace` seconds, which is `slowdown` times as long as it would take alone."""
         self._settle(now_s)
         self.pace = pace
+        self.slowdown = slowdown
 
     def pause(self, now_s: float, until_s: float) -> None:
         """Nothing is played until then."""
@@ -83,8 +100,11 @@ class Producer:
         since = self._since_s
         if now_s > since:
             if self._jobs:
-                self._progress += (now_s - since) / self.pace
+                turns = (now_s - since) / self.pace
+                self._progress += turns
+                self.turns += turns * self.rollouts
                 self.busy_s += now_s - since
+                self.work_s += (now_s - since) / self.slowdown
             self._since_s = now_s
 
 

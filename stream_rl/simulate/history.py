@@ -51,6 +51,12 @@ class History(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     leased_s: Seconds  # [rollouts] when the rollout's group was leased
     handover_s: float  # from a round's last rollout to a learner that waited for it, median; 0.0: it never waited
     judge_s: float  # median time of an answer; 0.0: nobody was asked
+    round_s: float  # from a round's first lease to its last rollout, mean
+
+    @property
+    def turn_tokens(self) -> float:
+        """Sampled in a turn, mean."""
+        return self.rollouts.sampled_tokens / float(self.rollouts.turns.sum())
 
 
 def read_history(run: RunDirectory, lines: Sequence[Mapping[str, Any]]) -> History:
@@ -62,6 +68,7 @@ def read_history(run: RunDirectory, lines: Sequence[Mapping[str, Any]]) -> Histo
         raise UsageError(f"{run.root} has no ledger.sqlite, so nothing of its turns is known")
     leased, trained = _moments(run.ledger)
     busy = _busy(lines, trained)
+    began: dict[int, float] = {}  # by round: its first lease
     ended: dict[int, float] = {}  # by round: its last rollout
     begin: list[float] = []
     end: list[float] = []
@@ -76,6 +83,7 @@ def read_history(run: RunDirectory, lines: Sequence[Mapping[str, Any]]) -> Histo
                 now = leased[group.group_id]
                 starts.append(now)
                 stops.append(now + trajectory.seconds)
+                began[group.round] = min(began.get(group.round, now), now)
                 ended[group.round] = max(ended.get(group.round, 0.0), now + trajectory.seconds)
                 worlds.append(sum(turn.environment_s for turn in trajectory.turns))
                 environments.append(group.environment)
@@ -108,6 +116,7 @@ def read_history(run: RunDirectory, lines: Sequence[Mapping[str, Any]]) -> Histo
         leased_s=np.array(starts),
         handover_s=_handover(lines, busy, ended),
         judge_s=float(np.median(answers)) if answers else 0.0,
+        round_s=statistics.fmean(end - began[round_] for round_, end in ended.items()),
     )
 
 

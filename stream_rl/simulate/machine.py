@@ -25,8 +25,9 @@ class Machine:
         self._learner = learner
         self._schedule = schedule
         self._cores = profile.cores
-        self._generator = profile.generator
+        g = profile.generator
         self._threads = config.generate.threads
+        self._turn_cpu_s = g.turn_cpu_s or max(0.0, g.cores - self._threads) * g.rollout_s
         self._size = config.groups.size
         self._learner_demand = config.learner.ranks * config.learner.threads
         self._demands = [0.0] * len(self.producers)
@@ -59,6 +60,15 @@ class Machine:
             producer.pause(self._schedule.now_s, until_s)
             self._announce(i)
 
+    def cpu_s(self, now_s: float) -> dict[str, float]:
+        """CPU seconds until now: of the generators while they play, and of what surrounds them."""
+        for producer in self.producers:
+            producer.played_s(now_s)
+        return {
+            "generators": self._threads * sum(p.work_s for p in self.producers),
+            "around": self._turn_cpu_s * sum(p.turns for p in self.producers),
+        }
+
     def learner_changed(self) -> None:
         """The learner began or ended an update."""
         if self._cores:
@@ -72,8 +82,7 @@ class Machine:
             self._demands[i] = generator_demand(
                 rollouts,
                 self._paces[max(1, rollouts)],
-                rollout_s=self._generator.rollout_s,
-                cores=self._generator.cores,
+                turn_cpu_s=self._turn_cpu_s,
                 threads=self._threads,
             )
             self._share(i)
@@ -90,7 +99,7 @@ class Machine:
         self._slowdown = factor
         for i, producer in enumerate(self.producers):
             if producer.rollouts and (moved or i == changed):
-                producer.repace(now_s, self._paces[producer.rollouts] * factor)
+                producer.repace(now_s, self._paces[producer.rollouts] * factor, factor)
                 self._announce(i)
         if moved:
             self._learner.repace(now_s, factor)

@@ -14,6 +14,7 @@ import numpy as np
 from stream_rl.config import Config, load
 from stream_rl.observe.learner_time import LearnerTime, learner_times
 from stream_rl.observe.rundir import RunDirectory
+from stream_rl.simulate.cpu_use import CpuUse, cpu_use, level_cpu, sharing
 from stream_rl.simulate.history import History, read_history, read_lines
 from stream_rl.simulate.model import simulate
 from stream_rl.simulate.profile import EnvironmentTimes, GeneratorTimes, JudgeTimes, LearnerTimes, Profile
@@ -25,6 +26,7 @@ _STEPS = 20  # values that stand for the turns of all episodes of a world
 _WAITED = 0.1  # of an update: the learner did wait
 _ROUNDS = 12  # of levelling; each halves what is left, or better
 _TOGETHER_S = 0.1  # leases nearer to each other are one moment
+_NO_CPU = "; it did not measure CPU seconds, so what roles took from each other on shared cores is a guess"
 _NVIDIA = Path("/dev/nvidiactl")
 
 
@@ -34,7 +36,8 @@ def profile_of_run(run: RunDirectory, *, cores: int | None = None) -> Profile:
     cores: that its roles shared; 0: each had devices of its own; None: those of this machine, unless it has a GPU
 
     What is read of a run on shared cores holds what its roles took from each other. So the times are levelled: a
-    simulation of the very same run must give the measured seconds of an episode and of an update's passes.
+    simulation of the very same run must use the measured CPU seconds (`level_cpu`); where those are not known, or
+    devices are not shared, it must give the measured seconds of an episode and of an update's passes.
     Raises `UsageError` or `LedgerError` where the run does not hold what is needed.
     """
     if cores is None:
@@ -43,9 +46,15 @@ def profile_of_run(run: RunDirectory, *, cores: int | None = None) -> Profile:
     lines = read_lines(run)
     history = read_history(run, lines)
     times = list(learner_times(lines))
-    law = fit_turn_law(history.turns, producers=config.generate.producers, with_world=cores > 0)
+    use = cpu_use(lines, history.turn_tokens) if cores else None
+    law = fit_turn_law(
+        history.turns,
+        producers=config.generate.producers,
+        with_world=cores > 0,
+        sharing=sharing(config, use, cores) if use else None,
+    )
     profile = Profile(
-        note=f"measured of {run.root.name}, {len(lines)} updates",
+        note=f"measured of {run.root.name}, {len(lines)} updates" + ("" if use or not cores else _NO_CPU),
         cores=cores,
         generator=_generator(config, history, lines, law, cores),
         environments=_environments(history, cores),
@@ -54,13 +63,31 @@ def profile_of_run(run: RunDirectory, *, cores: int | None = None) -> Profile:
         handover_s=history.handover_s,
         invalid_share=_invalid_share(lines),
     )
-    means = Means(
+    if use and use.engine_s:
+        return level_cpu(profile, config, use, updates=len(lines))
+    profile = level(profile, config, updates=len(lines), measured=_means(history, times))
+    return _with_cpu(profile, config, use, updates=len(lines)) if use else profile
+
+
+def means_of_run(run: RunDirectory) -> Means:
+    """What a simulation of the run is compared with. Raises as `profile_of_run` does."""
+    lines = read_lines(run)
+    history = read_history(run, lines)
+    means = _means(history, list(learner_times(lines)))
+    return msgspec.structs.replace(means, use=cpu_use(lines, history.turn_tokens))
+
+
+def _means(history: History, times: Sequence[LearnerTime]) -> Means:
+    return Means(
         update_s=sum(t.train_s for t in times) / len(times),
         rollout_wait_s=sum(t.parts["rollout_wait"] for t in times) / len(times),
         passes_s=sum(_passes_s(t) for t in times) / len(times),
         rollout_s=float(history.rollouts.seconds.mean()),
+        judge_wait_s=sum(t.parts["judge_wait"] for t in times) / len(times),
+        learner_s=sum(t.train_s - t.parts["rollout_wait"] - t.parts["judge_wait"] for t in times) / len(times),
+        round_s=history.round_s,
+        turns=float(history.rollouts.turns.mean()),
     )
-    return level(profile, config, updates=len(lines), measured=means)
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +97,11 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     rollout_wait_s: float  # of an update
     passes_s: float  # of an update: prox, teacher and train passes together
     rollout_s: float  # of an episode
+    judge_wait_s: float = 0.0  # of an update
+    learner_s: float = 0.0  # of an update in which the learner did not wait
+    round_s: float = 0.0  # from a round's first lease to its last rollout
+    turns: float = 0.0  # of an episode
+    use: CpuUse | None = None  # CPU seconds; None: not measured
 
 
 def level(profile: Profile, config: Config, *, updates: int, measured: Means) -> Profile:
@@ -96,6 +128,14 @@ def level(profile: Profile, config: Config, *, updates: int, measured: Means) ->
     return profile
 
 
+def _with_cpu(profile: Profile, config: Config, use: CpuUse, *, updates: int) -> Profile:
+    """Where an engine is inside its producer's process: what is not its threads' is around it."""
+    found = simulate(config, profile, updates=updates)
+    around_s = max(0.0, use.around_s - found.cpu_s["generators"] / found.turns)
+    generator = msgspec.structs.replace(profile.generator, turn_cpu_s=around_s)
+    return msgspec.structs.replace(profile, generator=generator)
+
+
 def _generator(
     config: Config, history: History, lines: Sequence[Mapping[str, Any]], law: TurnLaw, cores: int
 ) -> GeneratorTimes:
@@ -109,7 +149,7 @@ def _generator(
         turn_s=law.turn_s,
         rollout_s=law.rollout_s,
         spread=min(1.0, _spread(history)),
-        turn_tokens=history.rollouts.sampled_tokens / float(history.rollouts.turns.sum()),
+        turn_tokens=history.turn_tokens,
         pause_s=sum(p["pause_s"] for p in pauses if p) / updates if updates else 0.0,
         cores=max(demand, float(config.generate.threads)),
     )

@@ -146,9 +146,11 @@ class Model:
             return
         groups = list(self._rounds.members(round_))
         self._tally.lags += [round_ - group.version for group in groups]
+        produced_s = max(group.ended_s for group in groups)
+        self._tally.round_s += produced_s - self._profile.handover_s - min(group.leased_s for group in groups)
         learner.begin(
             self._schedule.now_s,
-            produced_s=max(group.ended_s for group in groups),
+            produced_s=produced_s,
             judged_s=max(group.judged_s for group in groups),
         )
         self._machine.learner_changed()
@@ -208,6 +210,12 @@ class Model:
         }
         if self._judges:
             utilisation["judge"] = _share(self._judges.busy_s, self._judges.places * total_s)
+        cpu_s = {}
+        if self._profile.cores:
+            pauses_s = self._config.generate.threads * len(producers) * self._profile.generator.pause_s * updates
+            cpu_s = self._machine.cpu_s(total_s)
+            cpu_s["generators"] += pauses_s  # a generator that reads weights computes
+            cpu_s["learner"] = self._config.learner.ranks * self._config.learner.threads * self._work.total_s * updates
         return Prediction(
             updates=updates,
             update_s=total_s / updates,
@@ -219,8 +227,11 @@ class Model:
             utilisation=utilisation,
             rollouts_per_s=_share(tally.rollouts, total_s),
             rollout_s=_share(tally.rollout_s, tally.rollouts),
+            round_s=tally.round_s / updates,
             group_s=_share(tally.group_s, tally.closed),
             group_s_max=tally.group_s_max,
+            turns=sum(p.turns for p in producers) / updates,
+            cpu_s={role: seconds / updates for role, seconds in cpu_s.items()},
             notes=self._notes(),
         )
 
@@ -245,6 +256,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.lags: list[int] = []
+        self.round_s = 0.0
         self.rollouts = 0
         self.rollout_s = 0.0
         self.closed = 0

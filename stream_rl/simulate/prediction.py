@@ -20,8 +20,11 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: dict[str, float]  # role -> share of its time in which it does its work
     rollouts_per_s: float  # generated
     rollout_s: float  # of an episode, mean
+    round_s: float  # from a round's first lease to its last rollout, mean
     group_s: float  # from lease to last rollout, mean
     group_s_max: float  # the same, longest
+    turns: float  # of all rollouts, an update
+    cpu_s: dict[str, float] = {}  # CPU seconds of an update where cores are shared: generators, around, learner
     notes: tuple[str, ...] = ()  # what the model leaves out here, or would not go well
 
 
@@ -50,6 +53,9 @@ def in_words(prediction: Prediction, title: str) -> str:
         f"  rollouts        {p.rollouts_per_s:.3g} a second; a group takes {_s(p.group_s).strip()} on average, "
         f"{_s(p.group_s_max).strip()} at most",
     ]
+    if p.cpu_s:
+        used = "   ".join(f"{role} {seconds:.2f} s" for role, seconds in p.cpu_s.items())
+        lines.append(f"  CPU an update   {used}   {sum(p.cpu_s.values()) / p.update_s:.2f} cores in use")
     lines += [f"  note: {note}" for note in p.notes]
     return "\n".join(lines)
 

@@ -21,7 +21,8 @@ class GeneratorTimes(Section, frozen=True, kw_only=True):
     spread: Fraction = 0.0  # rollouts are served unevenly: one's turns take 1 - spread to 1 + spread times as long
     turn_tokens: NonNegativeFloat = 0.0  # sampled in one turn, mean; needed only where the policy writes bundles
     pause_s: NonNegativeFloat = 0.0  # nothing is sampled for this long when new weights are loaded
-    cores: PositiveFloat = 1.5  # of a full generator with its worlds and their bookkeeping, where cores are shared
+    cores: PositiveFloat = 1.5  # of a full generator with all around it, where cores are shared and the next is unknown
+    turn_cpu_s: NonNegativeFloat = 0.0  # CPU around the generator for a turn: producer, worlds, orchestrator, judges
 
 
 class EnvironmentTimes(Section, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from stream_rl.simulate.cores import Sharing
 from stream_rl.simulate.history import Seconds, TurnTimes
 
 _SAMPLE = 20_000  # turns that are read: a straight line needs no more
@@ -21,11 +22,13 @@ class TurnLaw(msgspec.Struct, frozen=True, kw_only=True):
     learner_cost: float | None  # by how much a computing learner slows the turns; None: the run cannot tell
 
 
-def fit_turn_law(turns: TurnTimes, *, producers: int, with_world: bool) -> TurnLaw:
+def fit_turn_law(turns: TurnTimes, *, producers: int, with_world: bool, sharing: Sharing | None = None) -> TurnLaw:
     """Least squares, with both times kept above zero. Rollouts are those of one of `producers`.
 
     with_world: a turn is generation and the world's answer, which share cores, and rollouts are all that are played;
     otherwise it is generation alone, and rollouts are those in the generator (Little's law)
+    sharing: how much CPU everybody needs, where that was measured: then what turns took from others is known, and each
+    is taken as long as it would have been alone
     """
     every = max(1, len(turns.generate_s) // _SAMPLE)
     seconds = turns.generate_s[::every]
@@ -36,6 +39,12 @@ def fit_turn_law(turns: TurnTimes, *, producers: int, with_world: bool) -> TurnL
     else:
         rollouts = rollouts * _generator_share(seconds, whole, rollouts)
     beside = turns.beside_learner[::every]
+    if sharing:
+        alone = [
+            sharing.alone_s(*turn) for turn in zip(seconds.tolist(), rollouts.tolist(), beside.tolist(), strict=True)
+        ]
+        turn_s, rollout_s, _ = _line(np.array(alone), rollouts, np.ones(len(alone)))
+        return TurnLaw(turn_s=turn_s, rollout_s=rollout_s, learner_cost=None)
     tells = _ENOUGH < float(np.mean(beside > 0.5)) < 1 - _ENOUGH
     costs = np.arange(0.0, 3.0, 0.02) if tells else np.zeros(1)
     fits = [_line(seconds, rollouts, 1 + cost * beside) for cost in costs]

@@ -34,6 +34,7 @@ _DIMENSIONS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("lag", "histogram", "*lag"), "lag_groups"),
     (("lag", "by_origin", "*origin", "*lag"), "lag_by_origin_groups"),
     (("cost", "device_s", "*role"), "device_seconds"),
+    (("cost", "cpu_s", "*role"), "cpu_seconds"),
     (("levels", "*level"), "levels"),
     (("slots", "*role", "*state"), "slot_seconds"),
     (("mismatch", "kl_by_lag", "*lag"), "mismatch_kl_by_lag"),

@@ -56,7 +56,7 @@ def test_the_html_is_one_file_for_light_and_dark(run: RunDirectory) -> None:
     line["roles"]["orchestrator"] = {"handling": 0.5, "ledger": 0.5, "idle": 3.0}
     line["slots"] = {"producer-0": {"generate": 24.0, "wait_for_lease": 8.0}, "judging": {"asking": 2.0, "idle": 6.0}}
     line["levels"] = {"permits_taken": {"mean": 3.0, "max": 4}, "permits_free": {"mean": 1.0, "max": 4}}
-    line["cost"] = {"device_s": {"learner": 4.0, "generators": 8.0}}
+    line["cost"] = {"device_s": {"learner": 4.0, "generators": 8.0}, "cpu_s": {"learner": 2.0}}
     line["loop_lag"] = {"mean_s": 0.001, "max_s": 0.25}
     line["lag"]["by_origin"] = {"generation": {"0": 12, "1": 4}, "judge": {"0": 12, "1": 4}}
     line["groups"]["discarded"] = {"stale": 2}
@@ -109,6 +109,7 @@ def test_switches_and_costs_stand_in_page_and_json(tmp_path: Path) -> None:
     line["tokens"] |= {"judge": 500, "judge_prompt": 400, "judge_completion": 100, "reference": 700, "writing": 6000}
     line["judge"] = {"price": 0.0125}
     line["rollouts"] = {"discarded": {"stale": 8}}
+    line["cost"] = {"cpu_s": {"generators": 20.0, "learner": 12.0}}
     line["invalid_trajectories"] = 2
     line["orsd"] = {"rho_mean": 0.41, "undefined_share": 0.125, "malformed_share": 0.03, "bank_share": 0.5}
     append_json(run.metrics, line)
@@ -119,6 +120,7 @@ def test_switches_and_costs_stand_in_page_and_json(tmp_path: Path) -> None:
         "other options: entropy coef 0.001",
         "reference 700, writing 6,000",
         "judge: 400 prompt and 100 completion tokens, price 0.0125",
+        "CPU seconds used: generators 20 s, learner 12 s",
         "rollouts discarded: stale 8; 2 failed",
         "chosen bundles correlate with the outcomes at +0.41",
         "12% of the groups had no defined correlation",

@@ -163,7 +163,7 @@ def test_what_the_orchestrator_measures_is_added_up() -> None:
     lines = [metrics_line(0, train_s=4.0, wall_s=30.0), metrics_line(1, train_s=8.0, wall_s=40.0)]
     for line, level in zip(lines, (10.0, 40.0), strict=True):
         line["levels"] = {"permits_taken": {"mean": level, "max": 50}}
-        line["cost"] = {"device_s": {"learner": 4.0, "generators": 8.0}}
+        line["cost"] = {"device_s": {"learner": 4.0, "generators": 8.0}, "cpu_s": {"learner": 2.5, "judges": 0.5}}
         line["loop_lag"] = {"mean_s": 0.0, "max_s": level / 100}
         line["slots"] = {"producer-0": {"generate": 6.0, "wait_for_lease": 2.0}}
         line["lag"]["by_origin"] = {"generation": {"0": 12, "1": 4}, "learner": {"0": 12, "1": 4}}
@@ -173,6 +173,7 @@ def test_what_the_orchestrator_measures_is_added_up() -> None:
     s = summary(lines)
     assert s.levels == {"permits_taken": (10 * 30 + 40 * 10) / 40}
     assert s.device_s == {"learner": 8.0, "generators": 16.0}
+    assert s.cpu_s == {"learner": 5.0, "judges": 1.0}
     assert s.loop_lag_s == 0.4
     assert s.slots == {"producer-0": {"generate": 0.75, "wait_for_lease": 0.25}}
     assert s.lag_origins == {"generation": 0.25, "learner": 0.25}

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from stream_rl.config import Config, to_toml
 from stream_rl.errors import LedgerError, UsageError
-from stream_rl.observe.rundir import RunDirectory, append_json
+from stream_rl.observe.rundir import RunDirectory, append_json, read_json_lines
 from stream_rl.orchestrator.ledger import Ledger
+from stream_rl.simulate.cpu_use import CpuUse, cpu_use, level_cpu
 from stream_rl.simulate.history import TurnTimes
 from stream_rl.simulate.measured import Means, level, profile_of_run
 from stream_rl.simulate.model import simulate
@@ -80,7 +81,7 @@ def write(root: Path, config: Config, *, updates: int, judged_s: float | None = 
         ledger.select(update, dict.fromkeys(names), [], 1000.0 + now_s + round_s)
         now_s += round_s + passes_s + FIXED_S
         manifest = WeightsManifest(run_id=run.run_id, version=update + 1, path="x", fingerprint="f", num_bytes=1)
-        ledger.train(update, names, {}, manifest, 1000.0 + now_s)
+        ledger.train(update, names, manifest, 1000.0 + now_s)
         wait_s = round_s + (PAUSE_S if update else 0.0)
         line = metrics_line(
             update,
@@ -179,6 +180,78 @@ def test_levelling_finds_the_times_that_give_what_was_measured(
     assert simulate(config, found).update_s == pytest.approx(seen.update_s, rel=0.01)
     assert found.generator.turn_s == pytest.approx(true.generator.turn_s, rel=0.05)
     assert found.learner.train_s == pytest.approx(true.learner.train_s, rel=0.05)
+
+
+def test_cpu_seconds_are_of_lines_without_evaluation_and_after_the_first() -> None:
+    used = {
+        "producers": 1.0,
+        "generators": 2.0,
+        "environments": 0.25,
+        "orchestrator": 0.5,
+        "judges": 0.25,
+        "learner": 3.0,
+    }
+    lines = [metrics_line(k, train_s=4.0 * k, cost={"cpu_s": used}) for k in range(4)]
+    lines[0]["cost"] = {"cpu_s": dict.fromkeys(used, 100.0)}
+    lines[2]["cost"], lines[2]["learner_other"] = lines[0]["cost"], {"evaluation_s": 5.0}
+    # 8,000 tokens a line are 2,000 turns of 4 tokens.
+    assert cpu_use(lines, 4.0) == CpuUse(engine_s=0.001, around_s=0.001, learner_s=3.0)
+    assert cpu_use(lines[:1], 4.0) is None
+    assert cpu_use([metrics_line(k, train_s=4.0 * k) for k in range(4)], 4.0) is None
+
+
+def test_a_run_without_cpu_seconds_is_read_and_says_what_it_lacks(tmp_path: Path) -> None:
+    run = write(tmp_path / "r", grpo(updates=3), updates=3)
+    assert "did not measure CPU seconds" in profile_of_run(run, cores=2).note
+    assert "CPU" not in profile_of_run(run, cores=0).note
+
+
+@settings(deadline=None, max_examples=10)
+@given(generator=st.floats(0.3, 3.0), passes=st.floats(0.3, 3.0), depth=st.integers(0, 2), cores=st.integers(1, 4))
+def test_cpu_seconds_give_the_times_back_whatever_the_walls_said(
+    generator: float, passes: float, depth: int, cores: int
+) -> None:
+    """Walls of the measured run were spoilt by other programs, so generator and learner look slower than they are."""
+    config = grpo(updates=12, async_depth=depth)
+    true = profile(turns=(2.0, 6.0, 20.0), cores=cores, learner=LearnerTimes(forward_s=0.03, train_s=0.08))
+    true = msgspec.structs.replace(true, generator=msgspec.structs.replace(true.generator, turn_cpu_s=0.004))
+    seen = simulate(config, true)
+    use = CpuUse(
+        engine_s=seen.cpu_s["generators"] / seen.turns,
+        around_s=seen.cpu_s["around"] / seen.turns,
+        learner_s=seen.cpu_s["learner"],
+    )
+    g, x = true.generator, true.learner
+    spoilt = msgspec.structs.replace(
+        true,
+        generator=msgspec.structs.replace(g, turn_s=g.turn_s * generator, rollout_s=g.rollout_s * generator),
+        learner=msgspec.structs.replace(x, forward_s=x.forward_s * passes, train_s=x.train_s * passes),
+    )
+    found = level_cpu(spoilt, config, use, updates=12)
+    assert found.generator.turn_cpu_s == pytest.approx(0.004)
+    assert found.generator.rollout_s == pytest.approx(g.rollout_s, rel=0.02)
+    assert found.learner.train_s == pytest.approx(x.train_s)
+    for other in (0, 1, 2):
+        elsewhere = grpo(updates=12, async_depth=other)
+        assert simulate(elsewhere, found).update_s == pytest.approx(simulate(elsewhere, true).update_s, rel=0.02)
+
+
+def test_the_profile_of_a_run_uses_the_cpu_seconds_that_run_used(tmp_path: Path) -> None:
+    """The run of `play`: 144 turns of 1 token an update; its engine used 0.7 s, what surrounds it 0.288 s."""
+    config = grpo(updates=6)
+    run = write(tmp_path / "r", config, updates=6)
+    turns = sum(map(sum, TURNS))
+    lines = list(read_json_lines(run.metrics))
+    run.metrics.unlink()
+    for line in lines:
+        line["tokens"]["generated"] = turns
+        line["cost"] = {"cpu_s": {"generators": 0.7, "producers": 0.002 * turns, "learner": 0.375}}
+        append_json(run.metrics, line)
+    found = profile_of_run(run, cores=2)
+    assert found.generator.turn_cpu_s == pytest.approx(0.002)
+    predicted = simulate(config, found)
+    assert predicted.cpu_s["generators"] / predicted.turns == pytest.approx(0.7 / turns, rel=0.01)
+    assert sum(predicted.learner.values()) == pytest.approx(0.375)
 
 
 def test_a_line_through_turns_is_found_with_what_the_learner_costs() -> None:

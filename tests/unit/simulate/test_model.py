@@ -89,6 +89,34 @@ def test_shared_cores_slow_generator_and_learner_while_both_compute() -> None:
     assert one.update_s == pytest.approx(19.0, rel=0.03)
 
 
+@pytest.mark.parametrize(("cores", "depth_0_s", "depth_1_s"), [(1, 9.0, 9.0), (2, 6.0, 4.5), (4, 6.0, 3.0)])
+def test_what_is_needed_of_1_2_and_4_cores(cores: int, depth_0_s: float, depth_1_s: float) -> None:
+    """20 rollouts of 10 turns, one every 0.1 + 20 * 0.01 s: 3 s of generation, and 3 s of training with one thread.
+
+    66.7 turns a second of 0.015 s of CPU each keep a core busy beside the generator's: 2 cores, and 1 of the learner.
+    One after the other (depth 0) generation takes 6 s on one core; side by side 3 cores are wanted.
+    """
+    times = profile(learner=LearnerTimes(forward_s=0.0, train_s=0.15), cores=cores)
+    times = msgspec.structs.replace(times, generator=msgspec.structs.replace(times.generator, turn_cpu_s=0.015))
+    found = simulate(grpo(), times)
+    assert found.update_s == pytest.approx(depth_0_s)
+    assert found.turns == pytest.approx(200)
+    for depth, expected in ((0, depth_0_s), (1, depth_1_s)):
+        found = simulate(grpo(async_depth=depth, updates=100), times)
+        assert found.update_s == pytest.approx(expected, rel=0.03)
+        used = pytest.approx({"generators": 3.0, "around": 3.0, "learner": 3.0}, rel=0.01)
+        assert found.cpu_s == used  # however long it takes
+
+
+def test_latency_is_not_stretched_by_cores_that_are_few() -> None:
+    """On one core generation takes twice as long, an answer of a judge elsewhere as long as ever."""
+    times = profile(answer_s=5.0, cores=1)
+    times = msgspec.structs.replace(times, generator=msgspec.structs.replace(times.generator, turn_cpu_s=0.0125))
+    found = simulate(rised(places=40), times)
+    assert found.rollout_wait_s == pytest.approx(2 * 10 * (0.1 + 40 * 0.01))  # 80 turns a second of 0.0125 s: 1 core
+    assert found.judge_wait_s == pytest.approx(5.0)
+
+
 def test_at_depth_0_roles_do_not_meet_on_shared_cores() -> None:
     found = simulate(grpo(), profile(cores=2))
     assert found.update_s == pytest.approx(simulate(grpo(), profile()).update_s)

@@ -6,12 +6,14 @@ import doctest
 import math
 from types import ModuleType
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_rl.simulate import cores as shared_cores
 from stream_rl.simulate import episodes, generators, judges, learner
-from stream_rl.simulate.cores import generator_demand, slowdown
+from stream_rl.simulate.cores import Sharing, generator_demand, slowdown
 from stream_rl.simulate.episodes import coarse, grain
 from stream_rl.simulate.generators import Producer, Room
 from stream_rl.simulate.judges import Judges, judges_of
@@ -20,7 +22,7 @@ from stream_rl.simulate.profile import EnvironmentTimes, JudgeTimes
 from tests.unit.simulate.profiles import grpo, rised
 
 
-@pytest.mark.parametrize("module", [episodes, generators, judges, learner])
+@pytest.mark.parametrize("module", [episodes, generators, judges, learner, shared_cores])
 def test_examples_in_docstrings(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -109,9 +111,39 @@ def test_shared_cores_slow_everybody_alike() -> None:
 
 
 def test_what_surrounds_a_generator_computes_as_often_as_it_turns() -> None:
-    # 10 rollouts, a turn every 0.2 s: 50 turns a second of the 100 that are possible: half of the 0.6 cores around it.
-    assert generator_demand(10, 0.2, rollout_s=0.01, cores=1.6, threads=1) == pytest.approx(1.3)
-    assert generator_demand(0, 0.2, rollout_s=0.01, cores=1.6, threads=1) == 0.0
+    # 10 rollouts, a turn every 0.2 s: 50 turns a second, each of which takes 6 ms of a core.
+    assert generator_demand(10, 0.2, turn_cpu_s=0.006, threads=1) == pytest.approx(1.3)
+    assert generator_demand(0, 0.2, turn_cpu_s=0.006, threads=1) == 0.0
+
+
+def test_what_a_turn_would_take_alone_is_worked_out_of_what_it_took() -> None:
+    two = Sharing(cores=2, producers=1, threads=1, learner=1, turn_cpu_s=0.01)
+    assert two.alone_s(0.2, 10, 0.0) == 0.2  # 1 + 0.5 cores are wanted: nobody waited
+    assert two.alone_s(0.25, 10, 1.0) == pytest.approx(0.2)  # 2.5 cores
+    assert two.alone_s(0.2, 30, 0.0) == pytest.approx(0.1)  # alone 1 + 3 = 4 cores, so twice as long
+    four = msgspec.structs.replace(two, cores=4)
+    assert four.alone_s(0.25, 10, 1.0) == 0.25
+    pair = msgspec.structs.replace(two, producers=2)
+    assert pair.alone_s(0.4, 10, 1.0) == pytest.approx(0.2)  # 2 * 1.5 + 1 = 4 cores
+    assert two.alone_s(0.1, 30, 1.0) == 0.0  # less than the CPU around it: such a turn cannot be
+
+
+@given(
+    alone_s=st.floats(0.01, 10.0),
+    rollouts=st.integers(1, 500),
+    beside=st.floats(0.0, 1.0),
+    cores=st.integers(1, 8),
+    producers=st.integers(1, 4),
+    turn_cpu_s=st.floats(0.0, 0.01),
+)
+@settings(deadline=None, max_examples=100)
+def test_slowing_a_turn_and_taking_that_away_are_inverse(
+    alone_s: float, rollouts: int, beside: float, cores: int, producers: int, turn_cpu_s: float
+) -> None:
+    sharing = Sharing(cores=cores, producers=producers, threads=1, learner=1, turn_cpu_s=turn_cpu_s)
+    one = generator_demand(rollouts, alone_s, turn_cpu_s=turn_cpu_s, threads=1)
+    slowed_s = alone_s * slowdown([one] * producers + [beside], cores)
+    assert sharing.alone_s(slowed_s, rollouts, beside) == pytest.approx(alone_s)
 
 
 def test_coarse_groups_keep_the_longest_and_make_up_for_the_rest() -> None:
