@@ -1,7 +1,8 @@
 """Checkpoints: everything needed to train on, and a Hugging Face export that is a model folder by itself.
 
 `checkpoints/000020/` holds config.json, model.safetensors and the tokenizer's files (the export), `engine/`
-(DeepSpeed's own shards) and `state.json`; a teacher that is a moving average adds teacher.safetensors. The folder
+(DeepSpeed's own shards) and `state.json`; a teacher that is a moving average adds teacher.safetensors. With adapters
+there are adapter_config.json and adapter_model.safetensors, as peft writes them, in place of the model. The folder
 appears by renaming, so that it is complete or not there.
 """
 
@@ -22,6 +23,8 @@ from learner.engine import DeepSpeedEngine
 from learner.shadow import MovingAverage
 from learner.weights import safetensors
 from learner.weights.port import TensorSpec
+from stream_rl import adapters
+from stream_rl.types import AdapterRecord
 
 _ENGINE = "engine"
 _TEACHER = "teacher.safetensors"
@@ -39,6 +42,7 @@ def save(
     config_digest: str,
     model_folder: Path,
     teacher: MovingAverage | None = None,
+    adapter: AdapterRecord | None = None,
 ) -> Path:
     """Write `root/VERSION` and return it. Called by all ranks; `model_folder` gives the tokenizer's files."""
     target = root / f"{version:06d}"
@@ -50,7 +54,8 @@ def save(
     engine.save(partial / _ENGINE)
     specs = engine.specs
     if world.rank == 0:
-        safetensors.write(partial / "model.safetensors", specs, engine.full_parameters())
+        file = "model.safetensors" if adapter is None else adapters.WEIGHTS_FILE
+        safetensors.write(partial / file, specs, engine.full_parameters())
     else:
         for _ in engine.full_parameters():
             pass
@@ -68,6 +73,7 @@ def save(
             model_digest=model_digest(specs),
             config_digest=config_digest,
             torch_rng=bytes(torch.get_rng_state().numpy().data).hex(),
+            adapter=adapter,
         )
         (partial / STATE_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
         _sync_files(partial)
@@ -86,6 +92,7 @@ def load(
     run_id: str,
     zero_stage: int,
     teacher: MovingAverage | None = None,
+    adapter: AdapterRecord | None = None,
 ) -> CheckpointState:
     """Restore parameters, optimiser, random state and the averaged `teacher`, if there is one. Called by all ranks.
 
@@ -97,6 +104,7 @@ def load(
         ("run", state.run_id, run_id),
         ("number of learner ranks (learner.ranks)", state.num_ranks, world.size),
         ("ZeRO stage (learner.zero_stage)", state.zero_stage, zero_stage),
+        ("adapter (learner.lora_rank, learner.lora_alpha, fingerprint of the base)", state.adapter, adapter),
         ("model (digest of parameter names and shapes)", state.model_digest, model_digest(engine.specs)),
     ]
     for what, found, expected in wanted:

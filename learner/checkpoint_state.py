@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from stream_rl.errors import StreamRLError
+from stream_rl.types import AdapterRecord
 
 STATE_FILE = "state.json"
 
@@ -25,6 +26,7 @@ class CheckpointState(msgspec.Struct, frozen=True, kw_only=True):
     model_digest: str  # names, dtypes and shapes of the parameters
     config_digest: str  # of the learner's options, to tell whether a run goes on unchanged
     torch_rng: str  # hex; every rank has the same
+    adapter: AdapterRecord | None = None  # the parameters are factors of this adapter; None: all of the model
 
 
 def read_state(folder: Path) -> CheckpointState:

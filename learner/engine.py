@@ -14,6 +14,7 @@ from learner.batch import ForwardPass
 from learner.checkpoint_state import CheckpointUnusable
 from learner.distributed import World
 from learner.logprobs import EntropyMode, TokenScores
+from learner.lora import name_in_files
 from learner.policy import PolicyModel, run_forward
 from learner.weights.buckets import buckets
 from learner.weights.port import TensorSpec
@@ -38,16 +39,16 @@ class DeepSpeedEngine:
         self._world = world
         self._stage = settings.zero_stage
         self._bucket_bytes = bucket_bytes
-        optimizer = torch.optim.AdamW(
-            policy.parameters(), lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay
-        )
+        self._policy = policy
+        trained = [parameter for _, parameter in policy.trained()]
+        optimizer = torch.optim.AdamW(trained, lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay)
         # Plain data parallelism in float32 is the one mode in which DeepSpeed clips without keeping the norm.
         self._clips_itself = settings.zero_stage == 0 and dtype == "float32"
         self._norm: Tensor | None = None
         if self._clips_itself:
 
             def clip(*_: object) -> None:
-                self._norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), settings.grad_clip)
+                self._norm = torch.nn.utils.clip_grad_norm_(trained, settings.grad_clip)
 
             optimizer.register_step_pre_hook(clip)  # runs inside `step`, after gradients were averaged over ranks
         self._engine: Any = deepspeed.initialize(
@@ -101,14 +102,19 @@ class DeepSpeedEngine:
 
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
-        """Name, dtype and full shape of every parameter, as Hugging Face names them; tied ones once."""
+        """Name in files, dtype and full shape of every trained parameter; tied ones once."""
         return tuple(
-            TensorSpec(name=name, dtype=p.dtype, shape=tuple(getattr(p, "ds_shape", p.shape)))
+            TensorSpec(name=name_in_files(name), dtype=p.dtype, shape=tuple(getattr(p, "ds_shape", p.shape)))
             for name, p in self._parameters()
         )
 
+    @property
+    def adapts(self) -> bool:
+        """Whether adapters alone are trained."""
+        return self._policy.adapter is not None
+
     def full_parameters(self) -> Iterator[Tensor]:
-        """Whole parameters on the CPU, in the order of `specs`, valid until the next one is asked for.
+        """Whole trained parameters on the CPU, in the order of `specs`, valid until the next one is asked for.
 
         A collective under ZeRO 3: all ranks iterate to the end. At most one bucket is gathered at a time, so beyond
         its shards a rank holds `bucket_bytes`, or its largest parameter if that is more.
@@ -121,28 +127,28 @@ class DeepSpeedEngine:
                     yield from (p.detach().cpu() for p in bucket)
 
     def save(self, folder: Path) -> None:
-        """Write parameters and optimiser state of all ranks into `folder`."""
-        self._engine.save_checkpoint(str(folder), tag=_TAG, save_latest=False)
+        """Write trained parameters and optimiser state of all ranks into `folder`."""
+        self._engine.save_checkpoint(str(folder), tag=_TAG, save_latest=False, exclude_frozen_parameters=self.adapts)
 
     def load(self, folder: Path) -> None:
         """Read what `save` wrote, with the same number of ranks. Raises `CheckpointUnusable`."""
         try:
-            loaded, _ = self._engine.load_checkpoint(str(folder), tag=_TAG)
+            loaded, _ = self._engine.load_checkpoint(str(folder), tag=_TAG, load_module_strict=not self.adapts)
         except (OSError, RuntimeError, KeyError, ValueError, AssertionError) as error:
             raise CheckpointUnusable(f"{folder}: DeepSpeed cannot load it: {error}") from error
         if loaded is None:
             raise CheckpointUnusable(f"{folder}: holds no DeepSpeed checkpoint named {_TAG!r}")
 
     def export_config(self, folder: Path) -> None:
-        """Write the model's `config.json` into `folder`."""
-        self._engine.module.causal_lm.config.save_pretrained(folder)
+        """Write `config.json` of the model, or `adapter_config.json`, into `folder`."""
+        self._policy.save_config(folder)
 
     def close(self) -> None:
         """Drop DeepSpeed's hooks and buffers."""
         self._engine.destroy()
 
     def _parameters(self) -> Iterator[tuple[str, Any]]:
-        yield from self._engine.module.causal_lm.named_parameters()
+        yield from self._policy.trained()
 
     def _buckets(self) -> Iterator[Sequence[Any]]:
         parameters = [parameter for _, parameter in self._parameters()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,17 @@ class PolicyModel(nn.Module):
         self.causal_lm: Any = causal_lm
         self.temperature = temperature
         self.chunk_elements = chunk_elements
+        self.adapter: Any = None  # peft's configuration, where `learner.lora` added adapters
+
+    def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Names and parameters that are not frozen, in the model's order; tied ones once."""
+        for name, parameter in self.causal_lm.named_parameters():
+            if parameter.requires_grad:
+                yield name, parameter
+
+    def save_config(self, folder: Path) -> None:
+        """Describe what `trained` names: the model's `config.json`, or peft's `adapter_config.json`."""
+        (self.causal_lm.config if self.adapter is None else self.adapter).save_pretrained(folder)
 
     def forward(
         self,

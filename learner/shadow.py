@@ -31,16 +31,18 @@ class Shadow:
 
 
 class MovingAverage(Shadow):
-    """The exponential moving average of the policy's parameters, kept in float32.
+    """The exponential moving average of the policy's trained parameters, kept in float32.
+
+    Of adapters the factors are averaged, and the base stays as it is.
 
     In half precision an average would stand still: (1 - decay) of a change is below its resolution.
     """
 
     def __init__(self, policy: PolicyModel, device: torch.device) -> None:
-        super().__init__(policy, device)
-        named = list(self._policy.causal_lm.named_parameters())
-        self._names = [name for name, _ in named]
-        self._parameters: list[Tensor] = [p.detach() for _, p in named]
+        self._names = [name for name, _ in policy.trained()]
+        super().__init__(policy, device)  # moves and freezes them
+        named = dict(self._policy.causal_lm.named_parameters())
+        self._parameters: list[Tensor] = [named[name].detach() for name in self._names]
         self._averages = [p.float() for p in self._parameters]  # of float32 parameters, they themselves
 
     @property

@@ -13,23 +13,24 @@ from learner import checkpoint
 from learner.distributed import TrainRound, World
 from learner.engine import DeepSpeedEngine
 from learner.hint_choice import HintsChosen, choose_hints
+from learner.lora import add_adapters
 from learner.metrics import choice_metrics, response_metrics, update_metrics
 from learner.objective import Objective
 from learner.options import LearnerOptions
 from learner.policy import PolicyModel, load_policy, model_folder
 from learner.ports import Scorer
-from learner.rounds import refusals
 from learner.rows import HeadRenderer, build_rows
 from learner.shadow import MovingAverage, Shadow
 from learner.update import run_update
 from learner.weights.files import FilesPublisher
-from stream_rl.types import WeightsManifest
+from stream_rl.model_folder import fingerprint_of
+from stream_rl.observe.cpu import CpuClock
+from stream_rl.types import AdapterRecord, WeightsManifest
 
 
 class UpdateDone(msgspec.Struct, frozen=True, kw_only=True):
     """What one update did."""
 
-    refused: dict[str, str]  # group id -> reason
     metrics: dict[str, Any]  # without times
     manifest: WeightsManifest | None  # the new weights; on rank 0 only
     checkpoint: str | None  # folder, if one was due
@@ -47,17 +48,23 @@ class Trainer:
         self._options = options
         self._world = world
         self._model_folder = model_folder(options.model)
+        rank = options.learner.lora_rank
+        self._adapter = (
+            AdapterRecord(rank=rank, alpha=options.learner.lora_alpha, base=fingerprint_of(self._model_folder))
+            if rank
+            else None
+        )
         algorithm = options.algorithm
         taught = algorithm.distillation != "none"
         needs_start_policy = algorithm.kl_coef > 0 or (taught and algorithm.teacher == "frozen")
         start_policy = Shadow(self._load_policy(), world.device) if needs_start_policy else None
         self._reference: Scorer | None = start_policy if algorithm.kl_coef > 0 else None
         self._average = (
-            MovingAverage(self._load_policy(), world.device) if taught and algorithm.teacher == "ema" else None
+            MovingAverage(self._load_trained(), world.device) if taught and algorithm.teacher == "ema" else None
         )
         # Who reads the hints; None: the policy itself.
         self._teacher: Scorer | None = start_policy if algorithm.teacher == "frozen" else self._average
-        self._engine = DeepSpeedEngine(self._load_policy(), options.learner, world, dtype=options.dtype)
+        self._engine = DeepSpeedEngine(self._load_trained(), options.learner, world, dtype=options.dtype)
         self._objective = Objective(
             algorithm=algorithm,
             episode_tokens=options.episode_tokens,
@@ -73,6 +80,7 @@ class Trainer:
                 dtype=None if options.weights.dtype == "policy" else getattr(torch, options.weights.dtype),
                 transport=options.weights.transport,
                 address=weights_address,
+                adapter=self._adapter,
             )
             if world.rank == 0
             else None
@@ -86,7 +94,9 @@ class Trainer:
                 run_id=options.run_id,
                 zero_stage=options.learner.zero_stage,
                 teacher=self._average,
+                adapter=self._adapter,
             ).version
+        self._cpu = CpuClock("learner")  # after all of the start
 
     def publish(self) -> WeightsManifest | None:
         """Publish the current parameters. The manifest is on rank 0."""
@@ -100,8 +110,7 @@ class Trainer:
         """Round `command.update` turns version k into k + 1, whether or not it held anything to learn from."""
         options = self._options
         enter("unpack")
-        refused = refusals(command.groups, version=self.version, max_lag=options.max_lag)
-        groups = tuple(group for group in command.groups if group.group_id not in refused)
+        groups = command.groups
         renderer = self._renderer if self._objective.teaches(self.version) else None
         chosen = HintsChosen(groups=groups, choices=(), num_tokens=0)
         if renderer is not None:
@@ -149,9 +158,8 @@ class Trainer:
             enter("checkpoint")
             folder = self.save()
         enter("other")
-        return UpdateDone(
-            refused=refused, metrics=metrics, manifest=manifest, checkpoint=str(folder) if folder else None
-        )
+        metrics["cpu_s"] = {"learner": self._world.sum([self._cpu.lap()["learner"]])[0]}
+        return UpdateDone(metrics=metrics, manifest=manifest, checkpoint=str(folder) if folder else None)
 
     def save(self) -> Path:
         """Write a checkpoint of the current version."""
@@ -165,6 +173,7 @@ class Trainer:
             config_digest=self._options.digest,
             model_folder=self._model_folder,
             teacher=self._average,
+            adapter=self._adapter,
         )
 
     def close(self) -> None:
@@ -175,6 +184,19 @@ class Trainer:
     def _load_policy(self) -> PolicyModel:
         options = self._options
         return load_policy(self._model_folder, dtype=options.dtype, temperature=options.temperature)
+
+    def _load_trained(self) -> PolicyModel:
+        """The start policy with what is trained of it: everything, or adapters that change nothing yet."""
+        policy = self._load_policy()
+        if self._adapter is not None:
+            add_adapters(
+                policy,
+                rank=self._adapter.rank,
+                alpha=self._adapter.alpha,
+                seed=self._options.seed,
+                base=self._model_folder,
+            )
+        return policy
 
 
 def _renderer(folder: Path) -> HeadRenderer:

@@ -19,7 +19,7 @@ import msgspec
 import xxhash
 
 from stream_rl.errors import WeightsRejected
-from stream_rl.types import TensorRecord, WeightsManifest
+from stream_rl.types import AdapterRecord, TensorRecord, WeightsManifest
 
 _CHUNK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
@@ -57,16 +57,19 @@ def checksum(data: bytes | bytearray | memoryview) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 
 
-def of_tensors(tensors: Iterable[TensorRecord]) -> str:
+def of_tensors(tensors: Iterable[TensorRecord], adapter: AdapterRecord | None = None) -> str:
     """Hex digest (BLAKE2b, 16 bytes) over name, dtype, shape and checksum of every tensor, in name order.
 
-    Each record enters as one JSON array and a line feed, which JSON writes inside no string: names with odd characters
-    cannot make two different sets look alike.
+    Of a LoRA version also over rank, alpha and base: with others, the same factors are other weights. Each record
+    enters as one JSON array and a line feed, which JSON writes inside no string: names with odd characters cannot make
+    two different sets look alike.
     """
     digest = hashlib.blake2b(digest_size=16)
     for record in sorted(tensors, key=lambda record: record.name):
         digest.update(msgspec.json.encode((record.name, record.dtype, record.shape, record.checksum)))
         digest.update(b"\n")
+    if adapter is not None:
+        digest.update(msgspec.json.encode((adapter.rank, adapter.alpha, adapter.base)))
     return digest.hexdigest()
 
 
@@ -90,16 +93,28 @@ def of_file(path: str | os.PathLike[str]) -> str:
     return of_tensors(tensors_of(path))
 
 
-def manifest_of(path: str | os.PathLike[str], *, run_id: str, version: int) -> WeightsManifest:
+def shapes_of(path: str | os.PathLike[str]) -> dict[str, tuple[int, ...]]:
+    """Shape of every tensor of a safetensors file, from its header alone. Raises `WeightsRejected` as `tensors_of`."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return {name: entry.shape for name, entry in _read_header(file, Path(path))[0]}
+    except OSError as error:
+        raise WeightsRejected(f"{path}: cannot read the weights: {error.strerror or error}") from error
+
+
+def manifest_of(
+    path: str | os.PathLike[str], *, run_id: str, version: int, adapter: AdapterRecord | None = None
+) -> WeightsManifest:
     """The manifest of a finished weights file. Raises `WeightsRejected` as `tensors_of` does."""
     tensors = tensors_of(path)
     return WeightsManifest(
         run_id=run_id,
         version=version,
         path=os.fspath(path),
-        fingerprint=of_tensors(tensors),
+        fingerprint=of_tensors(tensors, adapter),
         num_bytes=os.stat(path).st_size,
         tensors=tensors,
+        adapter=adapter,
     )
 
 
@@ -121,7 +136,7 @@ def verify(manifest: WeightsManifest) -> str:
         raise WeightsRejected(f"{told} should have {manifest.num_bytes} bytes, the file has {num_bytes}")
     require_consistent(manifest)
     tensors = tensors_of(manifest.path)
-    found = of_tensors(tensors)
+    found = of_tensors(tensors, manifest.adapter)
     if found != manifest.fingerprint:
         wrong = differences(manifest.tensors, tensors) if manifest.tensors else ()
         where = f" in {_list(wrong)}" if wrong else ""
@@ -134,7 +149,7 @@ def verify(manifest: WeightsManifest) -> str:
 
 def require_consistent(manifest: WeightsManifest) -> None:
     """A manifest's records must give its own fingerprint; `WeightsRejected` if they do not."""
-    if manifest.tensors and (own := of_tensors(manifest.tensors)) != manifest.fingerprint:
+    if manifest.tensors and (own := of_tensors(manifest.tensors, manifest.adapter)) != manifest.fingerprint:
         raise WeightsRejected(
             f"{manifest.path}: version {manifest.version} should have fingerprint {manifest.fingerprint}, "
             f"but the manifest's own tensors give {own}: the manifest is damaged"

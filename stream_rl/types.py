@@ -204,17 +204,35 @@ class TensorRecord(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str  # XXH3-128 of its bytes, hex
 
 
+class AdapterRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the factors of a LoRA version are added to: W = W0 + alpha / rank * B A for every adapted matrix.
+
+    >>> AdapterRecord(rank=16, alpha=32.0, base="9f0c").scale
+    2.0
+    """
+
+    rank: int  # r: rows of every A, columns of every B
+    alpha: float  # numerator of the scale
+    base: str  # fingerprint of the start policy's files, which hold every W0
+
+    @property
+    def scale(self) -> float:
+        """Factor of B A."""
+        return self.alpha / self.rank
+
+
 class WeightsManifest(msgspec.Struct, frozen=True, kw_only=True):
     """Where one version of the policy lies, and what it must look like once loaded."""
 
     run_id: str  # manifests of another run are refused
     version: int  # the version these weights are
     path: str  # file (safetensors) to load; with another transport than "files", where it lies at the learner
-    fingerprint: str  # hex digest over names, dtypes, shapes and checksums
+    fingerprint: str  # hex digest over names, dtypes, shapes and checksums, and over `adapter`
     num_bytes: int  # size of the file
     tensors: tuple[TensorRecord, ...] = ()  # all of them, in the order of the file
     transport: Transport = "files"  # how a generator gets the bytes
     address: str = ""  # of the learner's rank 0, for "stream" and "nccl"
+    adapter: AdapterRecord | None = None  # the file holds factors of this adapter; None: it holds every parameter
 
 
 class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):

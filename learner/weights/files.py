@@ -13,7 +13,7 @@ from learner.weights import safetensors
 from learner.weights.port import TensorSpec
 from learner.weights.wire import on_wire, wire_specs
 from stream_rl.fingerprint import of_tensors, save_manifest
-from stream_rl.types import Transport, WeightsManifest
+from stream_rl.types import AdapterRecord, Transport, WeightsManifest
 
 _VERSION_FILE = re.compile(r"v(\d+)\.(safetensors|json)")
 
@@ -37,7 +37,7 @@ class FilesPublisher:
     `keep` versions stay: a generator may still be reading the one before. Both files appear by renaming, complete.
 
     `dtype` is what floating tensors are rounded to (None: as they are). `transport` and `address` go into the
-    manifests, for generators that do not read the files themselves.
+    manifests, for generators that do not read the files themselves. With `adapter` the tensors are its factors.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class FilesPublisher:
         dtype: torch.dtype | None = None,
         transport: Transport = "files",
         address: str = "",
+        adapter: AdapterRecord | None = None,
     ) -> None:
         if keep < 1:
             raise ValueError(f"at least the published version must be kept, got keep = {keep}")
@@ -59,6 +60,7 @@ class FilesPublisher:
         self._dtype = dtype
         self._transport: Transport = transport
         self._address = address
+        self._adapter = adapter
         self._folder.mkdir(parents=True, exist_ok=True)
         for unfinished in self._folder.glob("*.partial"):
             unfinished.unlink()
@@ -74,11 +76,12 @@ class FilesPublisher:
             run_id=self._run_id,
             version=version,
             path=str(data),
-            fingerprint=of_tensors(records),
+            fingerprint=of_tensors(records, self._adapter),
             num_bytes=num_bytes,
             tensors=records,
             transport=self._transport,
             address=self._address,
+            adapter=self._adapter,
         )
         save_manifest(manifest, data.with_suffix(".json"))
         for file in self._folder.iterdir():

@@ -77,11 +77,11 @@ def refuse_impossible(config: Config) -> None:
             f"a window of {g.window} rounds needs as many open at once, and async_depth = {config.async_depth} opens "
             f"{config.async_depth + 1}; need window <= {config.async_depth + 1}.",
         )
-    if config.weights.content == "lora":
+    if config.weights.transport == "nccl" and config.learner.lora_rank:
         raise ConfigError(
-            "weights.content",
-            "'lora' publishes adapters alone, and the learner trains all parameters: adapters need the package peft, "
-            "which is not among this project's requirements; use 'full'.",
+            "weights.transport",
+            f"'nccl' carries whole models between GPUs, and learner.lora_rank = {config.learner.lora_rank} publishes "
+            "adapters alone; they are small, use 'files' or 'stream'.",
         )
     if config.weights.transport == "nccl" and config.generate.engine not in ("auto", "vllm"):
         raise ConfigError(

@@ -124,6 +124,8 @@ class Learner(Section, frozen=True, kw_only=True):
     mini_batches: Count = 1  # optimiser steps in one update
     token_budget: Count = 8192  # padded tokens of one micro-batch
     checkpoint_every: NonNegative = 20  # updates between checkpoints; 0: only at the end
+    lora_rank: NonNegative = 0  # rank of adapters, which alone are trained and published; 0: all parameters are
+    lora_alpha: PositiveFloat = 32.0  # adapters are scaled by lora_alpha / lora_rank
 
 
 class Weights(Section, frozen=True, kw_only=True):
@@ -131,7 +133,6 @@ class Weights(Section, frozen=True, kw_only=True):
 
     transport: Literal["files", "stream", "nccl"] = "files"  # a shared directory; pulled from the learner; over NCCL
     dtype: Literal["policy", "bfloat16"] = "policy"  # of published parameters; "bfloat16" rounds (docs/weights.md)
-    content: Literal["full", "lora"] = "full"  # what is published; "lora" is refused: the learner trains no adapters
     mode: Literal["in_flight", "drain"] = "in_flight"  # "drain": running groups finish before an update
     directory: str = ""  # where version files lie; empty: memory-backed where there is one
     deadline_s: PositiveFloat = 120.0  # a generator that takes longer is restarted

@@ -14,14 +14,14 @@ import pytest
 import pytest_asyncio
 from safetensors.torch import load_file, save_file
 
-from stream_rl import fingerprint
+from stream_rl import fingerprint, model_folder
 from stream_rl.errors import GenerationFailed, WeightsRejected
 from stream_rl.generate import probe
 from stream_rl.generate.options import GeneratorOptions
 from stream_rl.generate.scripted import ScriptedGenerator
 from stream_rl.generate.weight_swap import SwapDeadlines
 from stream_rl.ports import GenerateRequest, GenerateResult, Generator
-from stream_rl.types import VersionSpan, WeightsManifest
+from stream_rl.types import AdapterRecord, VersionSpan, WeightsManifest
 from tests import micro_models
 
 RUN = "run-of-this-test"
@@ -407,6 +407,38 @@ async def test_a_flipped_byte_is_found_before_the_engine_sees_it(stage: Stage) -
     after = await stage.generator.generate(ask(prompt, temperature=0.0, stop_token_ids=()))
     assert after.spans == before.spans
     assert after.token_ids.tolist() == before.token_ids.tolist()
+
+
+async def test_an_adapter_is_added_to_the_base(stage: Stage) -> None:
+    if not stage.has_model:
+        pytest.skip("loads nothing")
+    base = stage.models[0]  # the folder it was started from, whatever is live now
+    path, version = stage.folder / "adapter.safetensors", stage.generator.version + 1
+    expected = micro_models.save_adapter(base, path, rank=3, scale=0.5, seed=version)
+    adapter = AdapterRecord(rank=3, alpha=1.5, base=model_folder.fingerprint_of(stage.folder / "model"))
+    manifest = fingerprint.manifest_of(path, run_id=RUN, version=version, adapter=adapter)
+    wrong_base = msgspec.structs.replace(adapter, base="another model")
+    with pytest.raises(WeightsRejected, match=r"adapter of the base another model; .*/model holds"):
+        await stage.generator.update(fingerprint.manifest_of(path, run_id=RUN, version=version, adapter=wrong_base))
+    with pytest.raises(WeightsRejected, match="manifest is damaged"):
+        await stage.generator.update(
+            msgspec.structs.replace(manifest, adapter=msgspec.structs.replace(adapter, alpha=3.0))
+        )
+    whole = path.read_bytes()
+    flip(str(path))
+    with pytest.raises(WeightsRejected, match=r"damaged .* in `base_model\.model\.model\.layers\..*lora_[AB]\.weight`"):
+        await stage.generator.update(manifest)
+    assert stage.generator.version == version - 1
+    path.write_bytes(whole)
+    report = await stage.generator.update(manifest)
+    assert (report.version, report.fingerprint) == (version, manifest.fingerprint)
+    prompt = a_prompt(47, 30)
+    result = await stage.generator.generate(ask(prompt, stop_token_ids=()))
+    assert result.spans == (VersionSpan(version=version, num_tokens=12),)
+    for model, near in ((expected, True), (base, False)):
+        said = micro_models.logprobs(model, prompt + result.token_ids.tolist(), len(prompt), 1.0)
+        assert bool(np.abs(result.logprobs - said).max() < 1e-5) is near
+    await stage.update()
 
 
 async def test_a_lost_resume_is_recovered_by_its_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from stream_rl.messages import (
     CheckpointSaved,
     Finish,
     FromLearner,
+    GroupRefused,
     LearnerReady,
     RoundStart,
     SaveCheckpoint,
@@ -67,7 +68,7 @@ class RecordingTrainer:
         self.trained.append(command)
         self.version += 1
         metrics = update_metrics(Sums([]).reduced(list), [], Rows(rows=()), [])
-        return UpdateDone(refused={}, metrics=metrics, manifest=self.publish(), checkpoint=None)
+        return UpdateDone(metrics=metrics, manifest=self.publish(), checkpoint=None)
 
     def save(self) -> Path:
         return Path(f"checkpoints/{self.version}")
@@ -83,7 +84,7 @@ class RecordingWorld:
 
 async def serve(link: Script, trainer: RecordingTrainer) -> Sequence[Command]:
     world = RecordingWorld()
-    await run(link, cast(Trainer, trainer), cast(World, world))
+    await run(link, cast(Trainer, trainer), cast(World, world), max_lag=0)
     return world.told
 
 
@@ -99,6 +100,20 @@ async def test_rounds_are_trained_when_complete_and_other_ranks_told() -> None:
     assert trainer.trained[0].groups == (a, b)
     assert [type(c) for c in told] == [TrainRound, WriteCheckpoint, TrainRound, Stop]
     assert link.acked == list(link.messages)
+
+
+async def test_a_refused_group_is_told_at_once_and_another_trained_in_its_place() -> None:
+    old = group("old", [1, 0], update=1, version=0)
+    a, b = (group(name, [1, 0], update=1, version=1) for name in "ab")
+    link = Script(RoundStart(update=1, num_groups=2), a, old, b)
+    trainer = RecordingTrainer(version=1)
+    await serve(link, trainer)
+    reason = "stale: lag 1 (tokens of version 0) exceeds 0"
+    assert link.sent[1] == GroupRefused(update=1, group_id="old", reason=reason)
+    trained = link.sent[2]
+    assert isinstance(trained, Trained)
+    assert trained.group_ids == ("a", "b")
+    assert trainer.trained[0].groups == (a, b)
 
 
 async def test_finish_ends_the_role() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -119,3 +120,17 @@ def test_a_slow_call_is_counted_to_its_part_and_to_no_other(
     assert SlowEngine.calls > 0
     assert set(found) == set(parts)
     assert sum(found.values()) == SlowEngine.calls * SLOW_S
+
+
+def test_the_cpu_seconds_of_an_update_are_those_since_the_last_one(trainer: Trainer) -> None:
+    began = time.process_time()
+    while time.process_time() - began < 0.2:
+        pass
+    groups = (group("a", [1, 0, 1, 0], hint="search"),)
+    used = [
+        trainer.update(TrainRound(update=k, groups=groups[: 1 - k]), lambda state: None).metrics["cpu_s"]
+        for k in (0, 1)
+    ]
+    assert used[0]["learner"] >= 0.15
+    assert 0.0 <= used[1]["learner"] <= time.process_time() - began
+    assert sum(lap["learner"] for lap in used) == pytest.approx(time.process_time() - began, abs=0.1)
