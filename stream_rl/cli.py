@@ -109,8 +109,10 @@ def parser() -> argparse.ArgumentParser:
     depth.add_argument("--name", metavar="N", help="runs are runs/N-depthS-R; default: as of `up`")
     depth.add_argument("--json", action="store_true", help="print facts as JSON")
 
-    replay = _command(commands, "replay", "judge a run's training rollouts again, offline, and compare")
+    replay = _command(commands, "replay", "a run's decisions again, offline: another judge, selection or formula")
     replay.add_argument("run", metavar="RUN", help="name or folder")
+    replay.add_argument("--recompute", action="store_true", help="ask no judge: check the run against its own ledger")
+    _set(replay)
     replay.add_argument("--endpoint", metavar="URL", help='base address, or "embedded"; default: the run\'s own judges')
     replay.add_argument("--model", metavar="M", help="model name sent to the endpoint")
     replay.add_argument("--key-env", metavar="K", help="environment variable that holds the key")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,20 @@ def run_of(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
     """The run directory a role was started for, and its resolved configuration."""
     run = RunDirectory(Path(arguments.run))
     return run, configuration.load([run.config])
+
+
+def judge_pid_file(run: RunDirectory, index: int) -> Path:
+    """Where the embedded judge of an endpoint says which process it is, while it serves."""
+    return run.root / f"judge_pid_{index}"
+
+
+def judge_pids(run: RunDirectory, indices: Sequence[int]) -> Iterator[int]:
+    """Processes of the embedded judges of these endpoints that have said so."""
+    for index in indices:
+        try:
+            yield int(judge_pid_file(run, index).read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):  # it is being started again, or is about to write
+            continue
 
 
 def open_pool(config: Config) -> WorkerPool:
@@ -52,11 +67,19 @@ def generator_options(config: Config, run: RunDirectory, model: str, index: int)
 
 
 async def start_generator(
-    config: Config, run: RunDirectory, model: str, index: int, *, server: str = "", key_env: str = ""
+    config: Config,
+    run: RunDirectory,
+    model: str,
+    index: int,
+    *,
+    server: str = "",
+    key_env: str = "",
+    believe: bool = True,
 ) -> Generator:
     """The configured engine over the folder `model`, whose weights are its version 0; or the vLLM server at an address.
 
-    A server was started over the same folder. `key_env` names the variable that holds its key.
+    A server was started over the same folder, or is not believed what it holds (`VllmHttpGenerator.start`). `key_env`
+    names the variable that holds its key.
     """
     options = generator_options(config, run, model, index)
     engine = preflight.engine(config)
@@ -65,7 +88,7 @@ async def start_generator(
     if server:
         from stream_rl.generate.vllm_http import VllmHttpGenerator
 
-        return await VllmHttpGenerator.start(server, options, key_env=key_env)
+        return await VllmHttpGenerator.start(server, options, key_env=key_env, believe=believe)
     if engine == "vllm":
         from stream_rl.generate.vllm_engine import VllmGenerator
 

@@ -1,7 +1,8 @@
-"""How `up` starts each role: command lines, variables, threads. Pure, but for the choice of a free port."""
+"""How `up` starts each role: command lines, variables, threads. Pure, but for a free port and `OMP_WAIT_POLICY`."""
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 from collections.abc import Mapping
@@ -89,7 +90,15 @@ def plans(
 
 def _threads(count: int) -> dict[str, str]:
     """Thread variables of numeric libraries; they are read once, at import. 0 leaves them alone."""
-    return {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)} if count else {}
+    if not count:
+        return {}
+    return {
+        "OMP_NUM_THREADS": str(count),
+        "MKL_NUM_THREADS": str(count),
+        # Roles share the cores. Threads that wait for each other by spinning take them from those they wait for: beside
+        # other work a SmolLM2 update on two threads costs three times the CPU time.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+    }
 
 
 def _free_port() -> int:

@@ -34,6 +34,11 @@ def check_static(config: Config) -> None:
                 f"judge.endpoints.{i}.key_env",
                 f"the environment variable {endpoint.key_env} is not set; export it before starting.",
             )
+    if config.learner.lora_rank and importlib.util.find_spec("peft") is None:
+        raise ConfigError(
+            "learner.lora_rank",
+            "adapters need the package peft: pip install 'stream-rl[lora]', or set it to 0 to train all parameters.",
+        )
     if config.weights.directory:
         check_directory("weights.directory", Path(config.weights.directory))
     check_port(config.port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -16,7 +17,7 @@ import msgspec
 from stream_rl.app.child import BoardPipe, until
 from stream_rl.app.evaluator import evaluate
 from stream_rl.app.parity import parity
-from stream_rl.app.parts import num_held_out, open_pool, run_of, start_generator
+from stream_rl.app.parts import judge_pid_file, judge_pids, num_held_out, open_pool, run_of, start_generator
 from stream_rl.app.windows import windows
 from stream_rl.config import Config, JudgeConfig, JudgeEndpoint
 from stream_rl.link.codec import Decoder
@@ -64,14 +65,17 @@ async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Eve
     run, config = run_of(arguments)
     delay_s = config.judge.endpoints[arguments.index].delay_s
     port_file = run.root / f"judge_port_{arguments.index}"
+    pid_file = judge_pid_file(run, arguments.index)
     port = int(port_file.read_text(encoding="ascii")) if port_file.exists() else 0
 
     def ready(address: str) -> None:
         port_file.write_text(address.rsplit(":", 1)[1].split("/")[0], encoding="ascii")
+        pid_file.write_text(str(os.getpid()), encoding="ascii")
         board({"type": "ready", "address": address})
 
     await until(stop, partial(serve, delay_s=delay_s), "127.0.0.1", port, ready)
     port_file.unlink(missing_ok=True)
+    pid_file.unlink(missing_ok=True)
 
 
 async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
@@ -79,12 +83,15 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
     from judge.client import OpenAIJudge
     from stream_rl.app.watching import run_page
     from stream_rl.link.zmq_hub import open_hub
+    from stream_rl.observe.cpu import CpuClock
     from stream_rl.orchestrator.ledger import Ledger
     from stream_rl.orchestrator.service import Orchestrator
 
     run, config = run_of(arguments)
     words = vocabulary.load(config.judge.vocabulary)
     version = _checkpoint_version(arguments.checkpoint)
+    embedded = [i for i, endpoint in enumerate(config.judge.endpoints) if endpoint.url == "embedded"]
+    judges = {"judges": partial(judge_pids, run, embedded)} if embedded else {}
     ledger = Ledger(run.ledger, run.run_id)
     ledger.rewind(version, time.time())
     async with AsyncExitStack() as stack:
@@ -113,7 +120,8 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
             board=board,
             version=version,
             loop_lag=LoopLag(),
-            embedded_judges=sum(endpoint.url == "embedded" for endpoint in config.judge.endpoints),
+            embedded_judges=len(embedded),
+            cpu=CpuClock("orchestrator", beside=judges).lap,
         )
         if arguments.resumed:
             line = max(read_json_lines(run.metrics), key=lambda record: record["step"], default={})
@@ -136,6 +144,7 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
     """One generator with its environment workers."""
     from stream_rl.generate.weights_stream import StreamedGenerator
     from stream_rl.link.zmq_link import open_link
+    from stream_rl.observe.cpu import CpuClock
     from stream_rl.producer.service import Producer
     from stream_rl.renderer import load_renderer
 
@@ -147,6 +156,7 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
             *(config, run, arguments.model, arguments.index),
             server=arguments.server,
             key_env=arguments.server_key_env,
+            believe=False,  # a server outlives processes, and what went wrong in them: it gets the newest weights first
         )
         stack.push_async_callback(generator.aclose)
         if config.weights.transport == "stream":
@@ -168,16 +178,16 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
             num_held_out=num_held_out(config, pool),
             writing=_writing(config),
             mode=config.weights.mode,
+            cpu=CpuClock("producers", children="generators", parts={"environments": lambda: pool.pids}).lap,
         )
         gc.collect()
         gc.freeze()  # what start-up made stays; every turn makes garbage, and the collector need not walk it all again
+        board({"type": "ready"})
         await until(stop, service.run)
 
 
 async def learner(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
     """One rank of the learner; rank 0 has the link."""
-    import os
-
     from learner.service import LearnerOptions, run_rank
     from stream_rl.link.zmq_link import open_link
 

@@ -23,13 +23,13 @@ _FORMAT = 1  # of what `ensure` writes; raised when that changes
 
 def ensure(cache: Path, *, tiny: bool, on_progress: Callable[[str, int, int], None]) -> Path:
     """A folder with the model (or a tiny random Llama) and its tokenizer. Raises `ConfigError` without the package."""
-    from learner import gguf_model, small_models  # heavy: torch
-
     weights = gguf_file()
     name = "smollm2-tiny" if tiny else "smollm2"
     key = f"{name}-{importlib.metadata.version(PACKAGE)}-{_FORMAT}"
 
     def build(folder: Path) -> None:
+        from learner import gguf_model, small_models  # heavy: torch, and seldom needed
+
         on_progress("reading SmolLM2's tokenizer", 0, 2)
         tokenizer = read_tokenizer(weights)
         on_progress("making a tiny Llama" if tiny else "converting SmolLM2-135M-Instruct", 1, 2)

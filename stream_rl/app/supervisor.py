@@ -19,11 +19,9 @@ import anyio.abc
 import msgspec
 
 from stream_rl.app.process import RoleProcess
+from stream_rl.app.restarts import Restarts
 from stream_rl.observe.rundir import RunDirectory, append_json
 
-_BAD_CONFIGURATION = 2  # exit code of a role that would fail again
-_RESTARTS = 5  # of one role without any update between them
-_FIRST_BACKOFF_S = 1.0
 _TOLD_S = 5.0  # between the end of the orchestrator and SIGTERM for what is left
 _GRACE_S = 25.0  # between SIGTERM and SIGKILL
 
@@ -65,7 +63,7 @@ class Supervisor:
         self._exit_code = 1
         self._said: dict[str, tuple[str, int]] = {}  # last words of roles, with the exit code they ask for
         self._stopping = False
-        self._restarts: dict[str, int] = {}
+        self._restarts: dict[str, Restarts] = {}  # of every role that was started
         self._invited: list[tuple[int, str, str]] = []  # number, server, name of the key: before workers can be started
         self._join: tuple[str, str] | None = None  # the orchestrator's address and the model folder
         self._retired: set[str] = set()
@@ -144,44 +142,51 @@ class Supervisor:
         self, plan: RolePlan, ready: anyio.abc.ObjectSendStream[dict[str, Any] | None] | None = None
     ) -> None:
         """One role's whole life, restarts included."""
-        backoff_s = _FIRST_BACKOFF_S
+        restarts = self._restarts[plan.name] = Restarts(guest=plan.guest)
         while True:
             process = await self._start(plan)
             async for event in process.events():
-                if event["type"] == "ready" and ready is not None:
+                if event["type"] != "ready":
+                    self._heard(plan, event)
+                elif ready is not None:
                     await ready.send(event)
                     ready = None
-                elif event["type"] != "ready":
-                    self._heard(plan, event)
+                else:
+                    restarts.served()
             code = await process.wait()
             self._ended(plan, process)
             if plan.name in self._retired or (code == 0 and ready is None):
                 return  # it was told to finish
-            self._restarts[plan.name] = self._restarts.get(plan.name, 0) + 1
-            hopeless = ready is not None or code == _BAD_CONFIGURATION or self._restarts[plan.name] > _RESTARTS
+            wait_s = restarts.after(code)
             if ready is not None:
                 await ready.send(None)
+                wait_s = None
             if self._is_ending():
                 if code and plan.name == "orchestrator" and self._orchestrator:
                     self._fail(plan, process, code)
                 return
-            if hopeless and plan.guest:
-                self._say("generator_dropped", name=plan.name, reason=self._said.get(plan.name, (f"code {code}", 1))[0])
+            if wait_s is None and plan.guest:
+                self._say("generator_dropped", name=plan.name, reason=self._reason(plan, code))
                 return
-            if hopeless or not plan.restart:
+            if wait_s is None or not plan.restart:
                 self._fail(plan, process, code)
                 return
-            self._say("role_restarted", name=plan.name, exit_code=code, wait_s=backoff_s)
-            await anyio.sleep(backoff_s)
+            reason = self._reason(plan, code)
+            self._say("role_restarted", name=plan.name, exit_code=code, wait_s=wait_s, reason=reason)
+            await anyio.sleep(wait_s)
             if self._is_ending() or plan.name in self._retired:
                 return
-            backoff_s = min(30.0, 2 * backoff_s)
 
     def _is_ending(self) -> bool:
         ended = self._orchestrator is not None and self._orchestrator.returncode is not None
         return self._stopping or ended
 
+    def _reason(self, plan: RolePlan, code: int) -> str:
+        """The role's last words, or how it ended where it had none."""
+        return self._said[plan.name][0] if plan.name in self._said else f"it ended with {_how(code)}"
+
     async def _start(self, plan: RolePlan) -> RoleProcess:
+        self._said.pop(plan.name, None)  # of the process before
         log = self._run_dir.logs / f"{plan.name}.log"
         process = await RoleProcess.start(plan.name, plan.arguments, log=log, environment=plan.environment)
         self._live[plan.name] = process
@@ -210,7 +215,8 @@ class Supervisor:
                     process.kill()
             case _:
                 if event["type"] == "update":
-                    self._restarts.clear()
+                    for restarts in self._restarts.values():
+                        restarts.trained()
                 self._board(event)
 
     def _welcome(self) -> None:
@@ -223,8 +229,7 @@ class Supervisor:
     def _fail(self, plan: RolePlan, process: RoleProcess, code: int | None) -> None:
         """The run cannot go on. The first reason is the one that is told."""
         if self._failure is None:
-            how = f"ended with signal {-code}" if code and code < 0 else f"ended with exit code {code}"
-            tail = f"{how}; the end of {process.log}:\n{process.last_words()}"
+            tail = f"ended with {_how(code)}; the end of {process.log}:\n{process.last_words()}"
             said, self._exit_code = self._said.get(plan.name, (tail, 1))
             self._failure = f"{plan.name}: {said}"
         self._say("failing", role=plan.name, exit_code=code)
@@ -275,3 +280,7 @@ class Supervisor:
         record = {"type": kind, "at": time.time(), **data}
         append_json(self._run_dir.events, record)
         self._board(record)
+
+
+def _how(code: int | None) -> str:
+    return f"signal {-code}" if code and code < 0 else f"exit code {code}"

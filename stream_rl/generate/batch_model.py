@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from stream_rl import adapters
 from stream_rl.errors import ConfigError, WeightsRejected
+from stream_rl.generate.merging import merged, read_factors
 from stream_rl.generate.options import GeneratorOptions
 from stream_rl.generate.prefix_store import PrefixStore
 from stream_rl.generate.sampler import sample
+from stream_rl.types import AdapterRecord
 
 _JOIN_TOKENS = 16  # rows that lack more than this are brought up to date in batches of their own kind
 _PREFILL_TOKENS = 8192  # of one such batch, padding included: bounds memory
@@ -62,6 +66,7 @@ class BatchModel:
 
     def __init__(self, options: GeneratorOptions) -> None:
         torch.set_num_threads(options.threads)
+        self._folder = Path(options.model)
         self._model: Any = AutoModelForCausalLM.from_pretrained(
             options.model, dtype=getattr(torch, options.dtype), attn_implementation="sdpa", local_files_only=True
         ).eval()
@@ -127,6 +132,19 @@ class BatchModel:
             self._store.clear()
             for name in shapes:
                 own[name].copy_(file.get_tensor(name))
+
+    def load_adapter(self, path: str, adapter: AdapterRecord) -> None:
+        """Give every adapted matrix its base, from the folder the model came from, and its factors, from `path`.
+
+        `WeightsRejected` before anything changed if they do not fit.
+        """
+        own = self._model.state_dict()
+        factors = read_factors(path)
+        shapes = {name: tuple(tensor.shape) for name, tensor in factors.items()}
+        adapters.fit(shapes, {name: tuple(tensor.shape) for name, tensor in own.items()}, adapter.rank)
+        self._store.clear()
+        for name, tensor in merged(self._folder, factors, adapter, dtype=self._model.dtype, whole=False):
+            own[name].copy_(tensor)
 
     def _cached(self, rows: Sequence[Row]) -> list[torch.Tensor | None]:
         """What is known of each row, after at most `_JOIN_TOKENS` of it are left to compute."""

@@ -16,9 +16,9 @@ import anyio
 import anyio.to_thread
 import numpy as np
 
-from stream_rl import fingerprint
 from stream_rl.errors import GeneratorBroken, WeightsRejected
 from stream_rl.generate import probe, requests
+from stream_rl.generate.base_weights import BaseWeights
 from stream_rl.generate.batch_model import BatchModel, Row
 from stream_rl.generate.live import LiveWeights
 from stream_rl.generate.options import GeneratorOptions, model_shape
@@ -52,6 +52,7 @@ class TransformersGenerator:
         self._options = options
         self._vocab_size = model_shape(options.model).vocab_size
         self._probe_prompt = probe.prompt(self._vocab_size)
+        self._base = BaseWeights(options.model)
         self._live = LiveWeights(options.run_id, options.version)
         self._waiting: list[_Ticket] = []
         self._ticking = False
@@ -100,7 +101,7 @@ class TransformersGenerator:
         async with self._updating:
             if not self._live.admit(manifest):
                 return UpdateReport(version=self.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0)
-            found = await anyio.to_thread.run_sync(fingerprint.verify, manifest)
+            found = await anyio.to_thread.run_sync(self._base.verify, manifest)
             paused = time.monotonic()
             self._interrupt.set()
             try:
@@ -152,7 +153,10 @@ class TransformersGenerator:
         """Load and probe; no tick runs meanwhile. What does not fit is refused before anything changed."""
         try:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._model.load, manifest.path)
+                if manifest.adapter is None:
+                    await anyio.to_thread.run_sync(self._model.load, manifest.path)
+                else:
+                    await anyio.to_thread.run_sync(self._model.load_adapter, manifest.path, manifest.adapter)
         except WeightsRejected:
             raise
         except Exception as error:

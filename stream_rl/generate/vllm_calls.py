@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import msgspec
 
 from stream_rl.errors import WeightsRejected
 from stream_rl.types import WeightsManifest
@@ -18,16 +19,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def file_update(manifest: WeightsManifest) -> dict[str, Any]:
-    """What a worker needs to know to read the version's file (`vllm_weights.FileUpdateInfo`)."""
-    return {"path": manifest.path, "checksums": {record.name: record.checksum for record in manifest.tensors}}
+def file_update(manifest: WeightsManifest, base: str) -> dict[str, Any]:
+    """What a worker needs to know to read the version's file (`vllm_weights.FileUpdateInfo`).
+
+    `base` is the start policy's folder, to which an adapter is added.
+    """
+    info = {"path": manifest.path, "checksums": {record.name: record.checksum for record in manifest.tensors}}
+    if manifest.adapter is None:
+        return info
+    return {**info, "base": base, "adapter": msgspec.to_builtins(manifest.adapter)}
 
 
 class EngineCalls:
     """See `weight_swap.WeightCalls`. A call that waits when the engine's process dies raises `EngineDeadError` then."""
 
-    def __init__(self, llm: AsyncLLM) -> None:
+    def __init__(self, llm: AsyncLLM, base: str) -> None:
         self._llm = llm
+        self._base = base  # folder of the start policy
 
     async def pause(self) -> None:
         """Keep the requests, drop all keys and values.
@@ -45,7 +53,7 @@ class EngineCalls:
         """Have every worker read the file."""
         from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
 
-        await self._answer(self._llm.update_weights(WeightTransferUpdateRequest(file_update(manifest))))
+        await self._answer(self._llm.update_weights(WeightTransferUpdateRequest(file_update(manifest, self._base))))
 
     async def finish(self, label: str) -> None:
         """Repack, and label later tokens."""

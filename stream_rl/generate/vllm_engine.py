@@ -26,9 +26,9 @@ import anyio
 import anyio.to_thread
 import numpy as np
 
-from stream_rl import fingerprint
 from stream_rl.errors import GenerationFailed, GeneratorBroken
 from stream_rl.generate import probe, requests, weight_swap
+from stream_rl.generate.base_weights import BaseWeights
 from stream_rl.generate.live import LiveWeights
 from stream_rl.generate.options import GeneratorOptions, ModelShape, model_shape
 from stream_rl.generate.vllm_calls import EngineCalls
@@ -58,6 +58,7 @@ class VllmGenerator:
         self._engine: AsyncLLM | None = llm
         self._options = options
         self._shape = shape
+        self._base = BaseWeights(options.model)
         self._live = LiveWeights(options.run_id, options.version)
         self._updating = anyio.Lock()
         self._names = itertools.count()
@@ -105,7 +106,7 @@ class VllmGenerator:
         async with self._updating:
             if not self._live.admit(manifest):
                 return UpdateReport(version=self.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0)
-            found = await anyio.to_thread.run_sync(fingerprint.verify, manifest)
+            found = await anyio.to_thread.run_sync(self._base.verify, manifest)
             done = await weight_swap.swap(self._calls(), manifest, self._live, self._probe_prompt, self._deadlines)
             return UpdateReport(
                 version=manifest.version,
@@ -141,7 +142,7 @@ class VllmGenerator:
     def _calls(self) -> weight_swap.WeightCalls:
         if self._options.transport == "nccl":
             return NcclCalls(self._llm, self._session)
-        return EngineCalls(self._llm)
+        return EngineCalls(self._llm, self._options.model)
 
     async def _run(self, request: GenerateRequest, limit: int) -> Any:
         from vllm.inputs.engine import tokens_input

@@ -12,7 +12,8 @@ one run: whoever attaches it pauses it, loads into it and resumes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -20,9 +21,9 @@ import anyio.to_thread
 import msgspec
 import numpy as np
 
-from stream_rl import fingerprint
 from stream_rl.errors import ConfigError, GenerationFailed, GeneratorBroken
 from stream_rl.generate import probe, requests, weight_swap
+from stream_rl.generate.base_weights import BaseWeights
 from stream_rl.generate.live import LiveWeights
 from stream_rl.generate.options import GeneratorOptions, ModelShape, model_shape
 from stream_rl.generate.vllm_http_calls import ServerCalls, label_of
@@ -35,6 +36,9 @@ GENERATE = "/inference/v1/generate"
 BACKEND = "stream_rl_files"  # `vllm_weights.BACKEND`, which cannot be imported where vLLM is not installed
 _START_LABEL = "default"  # what vLLM calls the weights it started with
 _START = "start it as docs/generators.md says"
+_UNAUTHORISED = 401
+_SERVER_ERROR = 500
+UNKNOWN = -1  # version of weights that an earlier process of the run, or whoever started the server, left there
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -98,14 +102,20 @@ class VllmHttpGenerator:
         self._session = session
         self._options = options
         self._shape = shape
+        self._base = BaseWeights(options.model)
         self._live = LiveWeights(options.run_id, version)
         self._updating = anyio.Lock()
         self._probe_prompt = probe.prompt(shape.vocab_size)
         self._deadlines = weight_swap.SwapDeadlines(call_s=options.call_deadline_s, total_s=options.update_deadline_s)
 
     @classmethod
-    async def start(cls, url: str, options: GeneratorOptions, *, key_env: str = "") -> VllmHttpGenerator:
+    async def start(
+        cls, url: str, options: GeneratorOptions, *, key_env: str = "", believe: bool = True
+    ) -> VllmHttpGenerator:
         """Attach the server at `url`: look at what it serves, and that it can take weights.
+
+        believe: the weights it holds are those its label names; False: they are of version `UNKNOWN` until the first
+            update, and nothing is sampled from them
 
         Raises `ConfigError` for a server that was started differently than this needs, and `GeneratorBroken` for one
         that nobody reaches or that an interrupted update left paused.
@@ -113,21 +123,20 @@ class VllmHttpGenerator:
         shape = model_shape(options.model)
         session = ServerSession(url, key_env=key_env, connections=options.concurrency + 8)
         try:
-            with anyio.move_on_after(options.update_deadline_s) as scope:
-                version = await _inspect(session, options)
-            if scope.cancelled_caught:
-                raise GeneratorBroken(f"{session.url}: no answer within {options.update_deadline_s:g} s")
-            generator = cls(session, options, shape, version)
+            held = await inspect(session, options)
+            generator = cls(session, options, shape, held)
             await generator._prove()
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await session.aclose()
             raise
+        if not believe:
+            generator._live = LiveWeights(options.run_id, UNKNOWN)
         return generator
 
     @property
     def version(self) -> int:
-        """Version of the weights that are live."""
+        """Version of the weights that are live, or `UNKNOWN`."""
         return self._live.version
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
@@ -135,12 +144,20 @@ class VllmHttpGenerator:
         limit = requests.check(request, max_model_len=self._options.max_model_len, vocab_size=self._shape.vocab_size)
         self._refuse_if_poisoned()
         asked = self.version
+        if asked == UNKNOWN:
+            raise GenerationFailed(f"{self._session.url} has been sent no weights of this run yet; update it first")
         try:
-            answer = await self._session.post(GENERATE, _body(request, limit), _Answer)
+            answer = await self._session.post_again(GENERATE, _body(request, limit), _Answer)
         except ServerGone as error:
             self._refuse_if_poisoned()
             self._live.broke(f"the vLLM server is gone ({error})")
-            raise GeneratorBroken(f"{self._live.poison}; attach it again") from error
+            raise GeneratorBroken(str(self._live.poison)) from error
+        except ServerRefused as error:
+            self._refuse_if_poisoned()
+            if error.status >= _SERVER_ERROR and not await self._session.healthy():
+                self._live.broke(f"the vLLM server's engine is gone ({error})")
+                raise GeneratorBroken(str(self._live.poison)) from error
+            raise
         self._refuse_if_poisoned()
         result = _result(answer, self._options)
         requests.check_versions(result.spans, oldest=asked, newest=self.version)
@@ -149,12 +166,12 @@ class VllmHttpGenerator:
     async def update(self, manifest: WeightsManifest) -> UpdateReport:
         """Verify, pause, load, label, probe, resume; requests in flight go on with the new weights.
 
-        The server reads the manifest's file itself: both must see it under the same path.
+        The server reads the manifest's file itself, and the base of an adapter: both must see them under one path.
         """
         async with self._updating:
             if not self._live.admit(manifest):
                 return UpdateReport(version=self.version, fingerprint=manifest.fingerprint, pause_s=0.0, load_s=0.0)
-            found = await anyio.to_thread.run_sync(fingerprint.verify, manifest)
+            found = await anyio.to_thread.run_sync(self._base.verify, manifest)
             done = await weight_swap.swap(self._calls(), manifest, self._live, self._probe_prompt, self._deadlines)
             return UpdateReport(
                 version=manifest.version,
@@ -172,49 +189,54 @@ class VllmHttpGenerator:
             await self._session.aclose()
 
     def _calls(self) -> weight_swap.WeightCalls:
-        return ServerCalls(self._session, self._options.run_id)
+        return ServerCalls(self._session, self._options.run_id, self._options.model)
 
     async def _prove(self) -> None:
-        """One pause, one probe, one resume, one token: better now than at the first update."""
+        """One pause, one probe, one resume: better now than at the first update."""
         calls = self._calls()
-        with anyio.fail_after(self._options.update_deadline_s):
+        with _answering(self._session, self._options):
             await calls.pause()
             try:
                 said = await calls.probe(self._probe_prompt)
             finally:
                 with anyio.CancelScope(shield=True):
                     await calls.resume()
-        probe.check(self.version, said)
-        try:
-            await self.generate(
-                GenerateRequest(
-                    prompt_ids=np.asarray(self._probe_prompt[:4], dtype=np.int32),
-                    max_tokens=1,
-                    temperature=1.0,
-                    stop_token_ids=(),
-                )
-            )
-        except ServerRefused as error:
-            raise ConfigError(
-                "generate.servers",
-                f"{self._session.url} does not take token ids ({error}); {_START}: with --tokens-only or "
-                "--enable-scale-out.",
-            ) from error
+            probe.check(self.version, said)
 
     def _refuse_if_poisoned(self) -> None:
         if self._live.poison is not None:
-            raise GeneratorBroken(f"{self._live.poison}; attach the server again")
+            raise GeneratorBroken(self._live.poison)
+
+
+async def inspect(session: ServerSession, options: GeneratorOptions) -> int:
+    """The version the server says it holds. Samples one token; its workers get ready to read weights.
+
+    Raises `ConfigError` for what it lacks, `GeneratorBroken` for a server nobody reaches, or that is paused.
+    """
+    with _answering(session, options):
+        try:
+            return await _inspect(session, options)
+        except ServerGone as error:
+            raise GeneratorBroken(f"no vLLM server can be reached: {error}") from error
+
+
+@contextmanager
+def _answering(session: ServerSession, options: GeneratorOptions) -> Iterator[None]:
+    """The deadline for all that is asked of a server before it is used."""
+    with anyio.move_on_after(options.update_deadline_s) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise GeneratorBroken(f"{session.url}: no answer within {options.update_deadline_s:g} s")
 
 
 async def _inspect(session: ServerSession, options: GeneratorOptions) -> int:
-    """The version the server holds. Raises `ConfigError` for what it lacks."""
-    calls = ServerCalls(session, options.run_id)
+    calls = ServerCalls(session, options.run_id, options.model)
     try:
         info = await session.get("/server_info?config_format=json", _Info)
         label, paused = await calls.label(), await calls.paused()
-    except ServerGone as error:
-        raise GeneratorBroken(f"no vLLM server can be reached: {error}") from error
     except ServerRefused as error:
+        if error.status == _UNAUTHORISED:
+            raise _unauthorised(session, error) from error
         raise ConfigError(
             "generate.servers",
             f"{session.url} cannot take weights ({error}); {_START}: with VLLM_SERVER_DEV_MODE=1.",
@@ -224,11 +246,58 @@ async def _inspect(session: ServerSession, options: GeneratorOptions) -> int:
         raise GeneratorBroken(
             f"{session.url} is paused: an update was interrupted, and nobody knows what weights it holds; restart it"
         )
+    held = _number(label, options)
+    await _require_model(calls, session.url, options.model)
+    await _require_tokens(session, options)
     try:
         await session.post("/init_weight_transfer_engine", {"init_info": {}}, dict[str, Any])
     except ServerRefused as error:
         raise ConfigError("generate.servers", f"{session.url} cannot read published weights: {error}.") from error
-    return _number(label, options)
+    return held
+
+
+async def _require_model(calls: ServerCalls, url: str, model: str) -> None:
+    """Versions of this run fit into the model it serves. Which weights those are does not matter: they are replaced."""
+    own = model_shape(model)
+    try:
+        served = await calls.shape()
+    except ServerRefused as error:
+        raise ConfigError(
+            "generate.servers", f"{url} does not say which model it serves ({error}); {_START}, with this stream_rl."
+        ) from error
+    differ = [
+        f"{name} {getattr(served, name)} instead of {value}"
+        for name, value in msgspec.structs.asdict(own).items()
+        if value is not None and getattr(served, name) != value
+    ]
+    if differ:
+        raise ConfigError(
+            "generate.servers", f"{url} serves another model ({', '.join(differ)}): start it over {model}."
+        )
+
+
+async def _require_tokens(session: ServerSession, options: GeneratorOptions) -> None:
+    """It samples from ids, for whoever has this key: one token."""
+    prompt = probe.prompt(model_shape(options.model).vocab_size)[:4]
+    request = GenerateRequest(
+        prompt_ids=np.asarray(prompt, dtype=np.int32), max_tokens=1, temperature=1.0, stop_token_ids=()
+    )
+    try:
+        _result(await session.post(GENERATE, _body(request, 1), _Answer), options)
+    except ServerRefused as error:
+        if error.status == _UNAUTHORISED:
+            raise _unauthorised(session, error) from error
+        raise ConfigError(
+            "generate.servers",
+            f"{session.url} does not take token ids ({error}); {_START}: with --tokens-only or --enable-scale-out.",
+        ) from error
+
+
+def _unauthorised(session: ServerSession, error: ServerRefused) -> ConfigError:
+    sent = f"the key in {session.key_env} is not its own" if session.key_env else "it asks for a key, none was given"
+    return ConfigError(
+        "generate.key_env", f"{error}: {sent}; name the variable that holds its --api-key (--key-env of `attach`)."
+    )
 
 
 def _require(url: str, config: _Config, options: GeneratorOptions) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from stream_rl.errors import WeightsRejected
+from stream_rl.generate.options import ModelShape
 from stream_rl.generate.vllm_calls import file_update
 from stream_rl.generate.vllm_http_session import ServerSession
-from stream_rl.generate.vllm_probe import METHOD
+from stream_rl.generate.vllm_probe import METHOD, SHAPE_METHOD
 from stream_rl.types import WeightsManifest
 
 
@@ -32,12 +33,19 @@ class Said(msgspec.Struct, frozen=True):
     results: list[list[float]]
 
 
+class Shapes(msgspec.Struct, frozen=True):
+    """Answer of `/collective_rpc`: one result a worker."""
+
+    results: list[ModelShape]
+
+
 class ServerCalls:
     """See `weight_swap.WeightCalls`. Labels on the server are `RUN:VERSION`, so that no run believes another's."""
 
-    def __init__(self, session: ServerSession, run_id: str) -> None:
+    def __init__(self, session: ServerSession, run_id: str, base: str) -> None:
         self._session = session
         self._run_id = run_id
+        self._base = base  # folder of the start policy
 
     async def pause(self) -> None:
         """Keep the requests, drop all keys and values."""
@@ -49,7 +57,7 @@ class ServerCalls:
 
     async def load(self, manifest: WeightsManifest) -> None:
         """Have every worker read the file: the server must see it under the manifest's path."""
-        await self._session.post("/update_weights", {"update_info": file_update(manifest)}, dict[str, Any])
+        await self._session.post("/update_weights", {"update_info": file_update(manifest, self._base)}, dict[str, Any])
 
     async def finish(self, label: str) -> None:
         """Repack, and label later tokens."""
@@ -67,6 +75,10 @@ class ServerCalls:
         if not said.results or any(result != said.results[0] for result in said.results):
             raise WeightsRejected(f"{self._session.url}: the workers disagree about one prompt: {said.results}")
         return said.results[0]
+
+    async def shape(self) -> ModelShape:
+        """Sizes of the model the server was started with."""
+        return (await self._session.post("/collective_rpc", {"method": SHAPE_METHOD}, Shapes)).results[0]
 
     async def resume(self) -> None:
         """Schedule again."""

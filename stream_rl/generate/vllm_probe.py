@@ -9,13 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from stream_rl.generate.options import ModelShape
+
 EXTENSION = f"{__name__}.ProbeExtension"
 METHOD = "stream_rl_probe"
+SHAPE_METHOD = "stream_rl_shape"
 _REQUEST = "stream-rl-probe"
 
 
 class ProbeExtension:
     """Methods vLLM adds to its worker (`worker_extension_cls`); called through `collective_rpc`."""
+
+    def stream_rl_shape(self) -> dict[str, Any]:
+        """The sizes in the config.json of the model served, those that `options.ModelShape` holds."""
+        worker: Any = self
+        config = worker.model_runner.model_config.hf_text_config
+        return {name: getattr(config, name, None) for name in ModelShape.__struct_fields__}
 
     def stream_rl_probe(self, prompt_ids: list[int]) -> list[float]:
         """Log-probabilities of `prompt_ids[1:]` and of the greedy next token, at temperature 1.

@@ -10,8 +10,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors import safe_open
 from vllm.distributed.weight_transfer.base import (
@@ -24,9 +26,12 @@ from vllm.distributed.weight_transfer.nccl_engine import NCCLWeightTransferEngin
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
 from stream_rl.fingerprint import checksum
+from stream_rl.generate.merging import merged, read_factors
+from stream_rl.types import AdapterRecord
 
 BACKEND = "stream_rl_files"
 NCCL_BACKEND = "stream_rl_nccl"
+_DAMAGED = "tensors came with other bytes than were published: {}"
 
 
 @dataclass
@@ -40,6 +45,8 @@ class FileUpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
 
     path: str
     checksums: dict[str, str] = field(default_factory=dict)  # tensor -> XXH3-128 of its bytes; empty: not known
+    base: str = ""  # folder with the matrices an adapter is added to; empty: the file holds every parameter
+    adapter: dict[str, Any] = field(default_factory=dict)  # the fields of an `AdapterRecord`
 
 
 class FilesWeightTransferEngine(WeightTransferEngine):  # type: ignore[misc]
@@ -62,6 +69,9 @@ class FilesWeightTransferEngine(WeightTransferEngine):  # type: ignore[misc]
 
         Who published and who verified read the file before; this reads it again, so it looks again.
         """
+        if update_info.base:
+            self._missing -= self.model.load_weights(self._merged(update_info))
+            return
         checked = _CheckedModel(self.model, update_info.checksums) if update_info.checksums else None
         with safe_open(update_info.path, framework="pt", device=str(self.device)) as file:
             tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
@@ -76,6 +86,16 @@ class FilesWeightTransferEngine(WeightTransferEngine):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Nothing to close."""
+
+    def _merged(self, update_info: FileUpdateInfo) -> Iterator[tuple[str, torch.Tensor]]:
+        """The whole model of an adapter's version. Raises `ValueError` before anything is loaded if one is damaged."""
+        factors = read_factors(update_info.path)
+        damaged = [name for name, tensor in factors.items() if _checksum(tensor) != update_info.checksums.get(name)]
+        if damaged:
+            raise ValueError(_DAMAGED.format(sorted(damaged)[:5]))
+        adapter = msgspec.convert(update_info.adapter, AdapterRecord)
+        device, dtype = str(self.device), self.model_config.dtype
+        return merged(Path(update_info.base), factors, adapter, dtype=dtype, device=device)
 
 
 @dataclass
@@ -137,15 +157,18 @@ class _CheckedModel:
     def require_sound(self) -> None:
         """Raises `ValueError` naming the tensors that were kept from the model."""
         if self.damaged:
-            raise ValueError(f"tensors came with other bytes than were published: {sorted(self.damaged)[:5]}")
+            raise ValueError(_DAMAGED.format(sorted(self.damaged)[:5]))
 
     def _sound(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
         for name, tensor in weights:
-            data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().data
-            if checksum(data) == self._checksums.get(name):
+            if _checksum(tensor) == self._checksums.get(name):
                 yield name, tensor
             else:
                 self.damaged.add(name)
+
+
+def _checksum(tensor: torch.Tensor) -> str:
+    return checksum(tensor.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().data)
 
 
 def _quieten() -> None:

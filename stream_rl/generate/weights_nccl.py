@@ -28,7 +28,7 @@ class NcclCalls(EngineCalls):
     """The weight calls of an `AsyncLLM` whose weights the learner sends: all from start to finish are the learner's."""
 
     def __init__(self, llm: AsyncLLM, session: bytes) -> None:
-        super().__init__(llm)
+        super().__init__(llm, base="")  # no file is read
         self._session = session
 
     async def start(self) -> None:

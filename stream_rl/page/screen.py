@@ -63,7 +63,7 @@ def screen(
 
 
 def _head(status: Mapping[str, Any]) -> Text:
-    phase = "paused" if status.get("paused") else show(status.get("phase"))
+    phase = show(status.get("doing", status.get("phase")))
     updates = status.get("updates")
     of = "" if updates is None else f" of {updates}"
     held_out = table(status, "eval")

@@ -57,7 +57,7 @@ class Producer:
     `mode` "in_flight" hands an update to the generator at once, which pauses and resumes its requests; "drain" lets
     running groups finish first and holds new ones back until the update is live. `writing` must be given if leases may
     ask for rubric bundles. `windows` names the environments whose prompts are windows, `num_held_out` those that count
-    their held-out tasks.
+    their held-out tasks. `cpu` tells the CPU seconds used since it was last asked, by role.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Producer:
         deterministic: bool = False,
         stats_every_s: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], dict[str, float]] | None = None,
     ) -> None:
         self._link = link
         self._generator = generator
@@ -84,6 +85,7 @@ class Producer:
         self._num_held_out = dict(num_held_out or {})
         self._stats_every_s = stats_every_s
         self._activities = producer_activities(clock, capacity)
+        self._cpu = cpu
         self._drains = mode == "drain"
         self._means = Means(
             generator=generator,
@@ -182,6 +184,7 @@ class Producer:
             generated_tokens=tokens,
             slots=self._activities.slots_lap(),
             parts=self._activities.parts_lap(),
+            cpu_s=self._cpu() if self._cpu else {},
         )
 
     async def _send(self, message: FromProducer) -> None:

@@ -79,7 +79,6 @@ WRONG = {
     "other split": ("environments=[{split='test'}]", "environments.0.split", None),
     "one member": ("groups.size=1", "groups.size", None),
     "window without rounds": ("groups.window=3", "groups.window", None),
-    "adapters nobody trains": ("weights.content='lora'", "weights.content", None),
     "betas": ("learner.betas=[0.9]", "learner.betas", None),
     "no value": ("groups.size", "--set groups.size", None),
 }
@@ -100,6 +99,12 @@ def test_nccl_needs_an_engine_that_has_it() -> None:
     with pytest.raises(ConfigError, match=r"weights\.transport: 'nccl' .* generate\.engine = 'transformers'"):
         load([], ["weights.transport=nccl", "generate.engine=transformers"])
     assert load([], ["weights.transport=nccl", "generate.engine=vllm"]).weights.transport == "nccl"
+
+
+def test_adapters_go_by_files_or_stream() -> None:
+    with pytest.raises(ConfigError, match=r"weights\.transport: 'nccl' .* learner\.lora_rank = 4 publishes adapters"):
+        load([], ["weights.transport=nccl", "learner.lora_rank=4"])
+    assert load([], ["weights.transport=stream", "learner.lora_rank=4"]).learner.lora_rank == 4
 
 
 def test_arithmetic_is_shown() -> None:

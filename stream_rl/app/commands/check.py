@@ -16,6 +16,7 @@ import msgspec
 from envs import registry
 from stream_rl import config as configuration
 from stream_rl.app import defaults, preflight
+from stream_rl.app.draws import drawn_tasks
 from stream_rl.app.one_off import answer_of
 from stream_rl.app.windows import windows
 from stream_rl.config import Config
@@ -64,6 +65,8 @@ def check(config: Config, *, quick: bool = False) -> Iterator[Fact]:
     yield Fact(name="judges", value=", ".join(external) or ("embedded" if config.judge.endpoints else "none"))
     yield from _memory(config)
     folder = yield from _policy(config)
+    if config.learner.lora_rank:
+        yield _adapters(config, folder)
     if not quick:
         yield _parity(config, folder)
 
@@ -93,11 +96,14 @@ def _policy(config: Config) -> Generator[Fact, None, Path]:
     longest = 0
     limit = config.generate.max_model_len
     shown = windows(config)
+    counts: dict[str, int | None] = {}
     for i, entry in enumerate(config.environments):
         options = {**entry.options, "data": entry.data} if entry.data else entry.options
         environment = registry.create(entry.name, options, path=f"environments.{i}")
         answer = config.limits(entry.name).max_tokens
         first_prompt = 0
+        count = getattr(environment, "num_tasks", None)
+        counts[entry.name] = count("train") if callable(count) else None
         try:
             for index in range(8):
                 first = environment.reset(Task(environment=entry.name, split="train", index=index), 0)
@@ -113,7 +119,28 @@ def _policy(config: Config) -> Generator[Fact, None, Path]:
             )
         longest = max(longest, first_prompt)
     yield Fact(name="prompts", value=f"first prompts take up to {longest} of {limit} tokens")
+    yield Fact(name="tasks", value=drawn_tasks(config, counts))
     return folder
+
+
+def _adapters(config: Config, model: Path) -> Fact:
+    """What is trained and published of the policy, against all of it. Raises `ConfigError` if that saves nothing."""
+    from learner.lora import size_of  # heavy: torch, transformers
+
+    rank, size = config.learner.lora_rank, size_of(model, config.learner.lora_rank)
+    if size.trained >= size.total:
+        raise ConfigError(
+            "learner.lora_rank",
+            f"adapters of rank {rank} have {size.trained:,} parameters, and the whole model has {size.total:,}; "
+            "choose a smaller rank, or 0 to train the model itself.",
+        )
+    item_bytes = 2 if "bfloat16" in (config.policy.dtype, config.weights.dtype) else 4
+    return Fact(
+        name="adapters",
+        value=f"rank {rank} on {size.num_layers} layers: {size.trained:,} of {size.total:,} parameters trained "
+        f"({size.trained / size.total:.1%}); a version has {size.trained * item_bytes / 1e6:.2f} MB, "
+        f"all parameters {size.total * item_bytes / 1e6:.2f} MB",
+    )
 
 
 def _parity(config: Config, model: Path) -> Fact:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import anyio
 
+from stream_rl import adapters
 from stream_rl import config as configuration
 from stream_rl.app import defaults, preflight
+from stream_rl.app.adapter_checkpoint import holds_adapter, write_merged
 from stream_rl.app.one_off import answer_of
 from stream_rl.config import Config
 from stream_rl.errors import UsageError
@@ -26,7 +29,10 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="stream-rl-eval-") as folder:
         run_dir = RunDirectory.create(Path(folder))
         run_dir.config.write_text(configuration.to_toml(config), encoding="utf-8")
-        summary = anyio.run(_evaluate, run_dir, str(Path(model).resolve()))
+        played = Path(model).resolve()
+        if holds_adapter(played):
+            played = _whole(played, Path(folder) / "model")
+        summary = anyio.run(_evaluate, run_dir, str(played))
     facts = {"target": arguments.target, "model": model, **summary}
     code = 0 if summary["valid"] else 1
     if arguments.json:
@@ -52,7 +58,7 @@ def _target(arguments: argparse.Namespace) -> tuple[str, Config]:
     folder = Path(arguments.target)
     given = {key: getattr(arguments, key) for key in ("tasks", "rollouts", "temperature")}
     overrides = [*arguments.overrides, *(f"eval.{key}={v}" for key, v in given.items() if v is not None)]
-    if (folder / "config.json").is_file():
+    if _is_model(folder):
         run_config = folder.parent.parent / "config.toml"
         files = [str(run_config)] if folder.parent.name == "checkpoints" and run_config.is_file() else []
         return str(folder), defaults.load(files, overrides)
@@ -60,10 +66,24 @@ def _target(arguments: argparse.Namespace) -> tuple[str, Config]:
         run_dir = RunDirectory.existing(arguments.target)
     except UsageError as error:
         raise UsageError(f"{arguments.target!r} is no model folder (it has no config.json) and {error}") from None
-    found = sorted(p for p in run_dir.checkpoints.iterdir() if (p / "config.json").is_file() and p.name.isdigit())
+    found = sorted(p for p in run_dir.checkpoints.iterdir() if _is_model(p) and p.name.isdigit())
     if not found:
         raise UsageError(f"{run_dir.root} has no checkpoint yet")
     return str(found[-1]), configuration.load([run_dir.config], overrides)
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / "config.json").is_file() or holds_adapter(folder)
+
+
+def _whole(checkpoint: Path, target: Path) -> Path:
+    """A checkpoint of adapters as a model folder, for as long as the evaluation takes."""
+    target.mkdir()
+    for file in checkpoint.iterdir():  # the tokenizer
+        if file.is_file() and file.name not in (adapters.CONFIG_FILE, adapters.WEIGHTS_FILE):
+            shutil.copyfile(file, target / file.name)
+    write_merged(checkpoint, target)
+    return target
 
 
 async def _evaluate(run_dir: RunDirectory, model: str) -> dict[str, Any]:

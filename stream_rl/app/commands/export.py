@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from learner.checkpoint_state import STATE_FILE, latest
+from stream_rl import adapters
+from stream_rl.app.adapter_checkpoint import write_merged
 from stream_rl.errors import UsageError
 from stream_rl.observe.archive import Archive
 from stream_rl.observe.parquet import check_installed, write_parquet
@@ -20,6 +22,7 @@ from stream_rl.observe.trace import write_trace
 
 TRAJECTORIES = "trajectories.parquet"
 _WEIGHTS = "model.safetensors"
+_ADAPTER = "adapter"
 _NOT_EXPORTED = frozenset({"engine", STATE_FILE, "teacher.safetensors"})  # what only training on needs
 
 
@@ -84,14 +87,24 @@ def _checkpoint(run_dir: RunDirectory, version: int | None) -> Path:
 
 
 def _copy_model(checkpoint: Path, target: Path) -> list[str]:
-    """A checkpoint is a model folder with what training on needs beside it: everything but that is copied."""
+    """A checkpoint is a model folder with what training on needs beside it: everything but that is copied.
+
+    Adapters are added to their base, and go as they are into a folder of their own: beside the merged model,
+    `from_pretrained` would add them a second time.
+    """
     files = sorted(f for f in checkpoint.iterdir() if f.is_file() and f.name not in _NOT_EXPORTED)
-    missing = {"config.json", _WEIGHTS} - {file.name for file in files}
+    adapter = [file for file in files if file.name in (adapters.CONFIG_FILE, adapters.WEIGHTS_FILE)]
+    present = {file.name for file in files}
+    missing = ({adapters.CONFIG_FILE, adapters.WEIGHTS_FILE} if adapter else {"config.json", _WEIGHTS}) - present
     if missing:
         raise UsageError(f"{checkpoint} lacks {', '.join(sorted(missing))}; export another version with --checkpoint")
-    for file in files:
-        shutil.copyfile(file, target / file.name)
-    return [file.name for file in files]
+    written = {file.name: file for file in files if file not in adapter}
+    if adapter:
+        (target / _ADAPTER).mkdir()
+        written |= {f"{_ADAPTER}/{file.name}": file for file in adapter}
+    for name, file in written.items():
+        shutil.copyfile(file, target / name)
+    return sorted([*written, *(write_merged(checkpoint, target) if adapter else ())])
 
 
 def _trace(run_dir: RunDirectory, file: Path) -> dict[str, Any]:

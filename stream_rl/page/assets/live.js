@@ -9,7 +9,7 @@ const clock = (s) => (s === undefined ? "-" : `${Math.floor(s / 60)} min ${Math.
 
 export function drawLive(status) {
   const of = status.updates === undefined ? "" : ` of ${status.updates}`;
-  byId("run-state").textContent = `${status.paused ? "paused" : status.phase}, version ${status.version}${of}`;
+  byId("run-state").textContent = `${status.doing ?? status.phase}, version ${status.version}${of}`;
   const permits = status.permits;
   const held = status.eval?.success?.overall;
   const tiles = [

@@ -101,7 +101,7 @@ class PacedTrainer:
             self._worker.spend(seconds)
         self.version += 1
         enter("other")
-        return UpdateDone(refused={}, metrics={}, manifest=self.publish(), checkpoint=None)
+        return UpdateDone(metrics={}, manifest=self.publish(), checkpoint=None)
 
     def save(self) -> Path:
         return Path(f"checkpoints/{self.version}")
@@ -253,4 +253,4 @@ async def _learn(hub: MemoryHub, pace: Pace, worker: Worker) -> None:
     receive: Decoder[ToLearner] = Decoder(ToLearner)
     async with hub.connect(role="learner", name="learner", receive=receive) as link:
         trainer = cast(Trainer, PacedTrainer(pace, worker))
-        await learner_service.run(link, trainer, cast(World, _Alone()), worker.clock)
+        await learner_service.run(link, trainer, cast(World, _Alone()), worker.clock, max_lag=99)

@@ -18,7 +18,16 @@ class ServerTwin:
         self.refuses = refuses
         self.key = key
         self.label = "default"
-        self.is_paused = False
+        self.shape: dict[str, Any] = {
+            "vocab_size": 320,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 1,
+            "hidden_size": 8,
+        }
+        self.engine_lives = True
+        self.drops = 0  # of the next requests for tokens, connections that break without an answer
+        self.samples = anyio.Event()  # not paused
+        self.samples.set()
         self.config: dict[str, Any] = {
             "model_config": {"max_model_len": 512, "dtype": "torch.float32", "logprobs_mode": "processed_logprobs"},
             "parallel_config": {"worker_extension_cls": "stream_rl.generate.vllm_probe.ProbeExtension"},
@@ -32,10 +41,18 @@ class ServerTwin:
         self.hold = anyio.Event()  # tokens are given once it is set
         self.hold.set()
 
+    @property
+    def is_paused(self) -> bool:
+        return not self.samples.is_set()
+
+    def pause(self) -> None:
+        self.samples = anyio.Event()
+
     async def handle(self, request: web.Request) -> web.Response:
         path = request.path
         self.calls.append(path)
-        if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+        guarded = path.startswith(("/v1", "/inference"))  # vLLM asks for its key there only
+        if guarded and self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
             return web.Response(status=401, text="who are you?")
         if path in self.lacks:
             return web.json_response({"detail": "Not Found"}, status=404)
@@ -50,24 +67,34 @@ class ServerTwin:
             case "/is_paused":
                 return web.json_response({"is_paused": self.is_paused})
             case "/pause":
-                self.is_paused = True
+                self.pause()
             case "/resume":
-                self.is_paused = False
+                self.samples.set()
             case "/update_weights":
                 self.loaded.append(body["update_info"])
             case "/finish_weight_update":
                 self.label = body["weight_version"]
+            case "/health":
+                return web.Response(status=200 if self.engine_lives else 503)
+            case "/collective_rpc" if body["method"] == "stream_rl_shape":
+                return web.json_response({"results": [{"head_dim": 8, "num_key_value_heads": 1} | self.shape] * 2})
             case "/collective_rpc":
                 assert self.is_paused
                 return web.json_response({"results": [[-1.0] * len(body["args"][0])] * 2})
             case "/inference/v1/generate":
-                return await self._generate(body)
+                return await self._generate(request, body)
         return web.json_response({"message": "done"})
 
-    async def _generate(self, body: dict[str, Any]) -> web.Response:
+    async def _generate(self, request: web.Request, body: dict[str, Any]) -> web.Response:
         self.asked.append(body)
+        if self.drops and request.transport is not None:
+            self.drops -= 1
+            request.transport.close()
         self.arrived.set()
         await self.hold.wait()
+        await self.samples.wait()
+        if not self.engine_lives:
+            return web.json_response({"error": {"message": "EngineCore died"}}, status=500)
         said = list(range(8, 8 + body["sampling_params"]["max_tokens"]))
         choice = {
             "index": 0,

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from stream_rl import fingerprint
 from stream_rl.errors import ConfigError, GenerationFailed, GeneratorBroken, WeightsRejected
 from stream_rl.generate.options import GeneratorOptions
-from stream_rl.generate.vllm_http import GENERATE, VllmHttpGenerator
+from stream_rl.generate.vllm_http import GENERATE, UNKNOWN, VllmHttpGenerator
 from stream_rl.generate.vllm_http_session import check_url
 from stream_rl.ports import GenerateRequest, Generator
 from stream_rl.types import VersionSpan, WeightsManifest
@@ -74,9 +74,49 @@ async def test_an_update_goes_through_the_servers_routes_and_labels_with_the_run
         assert (report.version, report.fingerprint, len(report.probe)) == (3, new.fingerprint, 16)
         assert (await generator.generate(ask())).spans == (VersionSpan(version=3, num_tokens=3),)
         await generator.aclose()
-        again = await VllmHttpGenerator.start(url, options)  # a producer that was replaced goes on where it stood
+        again = await VllmHttpGenerator.start(url, options)
         assert again.version == 3
         await again.aclose()
+
+
+async def test_what_a_server_holds_is_not_believed_where_an_earlier_process_of_the_run_may_have_left_it(
+    options: GeneratorOptions, tmp_path: Path
+) -> None:
+    """After a fall back to a checkpoint, weights of the same run, and even of the same number, may be others."""
+    twin = ServerTwin()
+    async with serving(twin) as url:
+        twin.label = "run-1:9"
+        generator = await VllmHttpGenerator.start(url, options, believe=False)
+        assert generator.version == UNKNOWN < 0
+        with pytest.raises(GenerationFailed, match="no weights of this run yet"):
+            await generator.generate(ask())
+        for version in (7, 8):
+            await generator.update(manifest(tmp_path, version))
+            assert generator.version == version
+            assert (await generator.generate(ask())).spans == (VersionSpan(version=version, num_tokens=3),)
+        await generator.aclose()
+    assert [Path(update["path"]).name for update in twin.loaded] == ["v7.safetensors", "v8.safetensors"]
+
+
+async def test_version_0_too_is_loaded_into_a_server_that_is_not_believed(
+    options: GeneratorOptions, tmp_path: Path
+) -> None:
+    twin = ServerTwin()
+    async with serving(twin) as url:
+        generator = await VllmHttpGenerator.start(url, options, believe=False)
+        await generator.update(manifest(tmp_path, 0))
+        assert (generator.version, twin.label, len(twin.loaded)) == (0, "run-1:0", 1)
+        await generator.aclose()
+
+
+async def test_a_server_of_another_model_is_refused_before_anything_is_loaded(options: GeneratorOptions) -> None:
+    twin = ServerTwin()
+    twin.shape |= {"hidden_size": 576, "vocab_size": 49152}
+    async with serving(twin) as url:
+        with pytest.raises(ConfigError, match=r"another model .vocab_size 49152 instead of 320, hidden_size 576"):
+            await VllmHttpGenerator.start(url, options)
+    assert not twin.is_paused
+    assert "/init_weight_transfer_engine" not in twin.calls
 
 
 @pytest.mark.parametrize(
@@ -86,7 +126,8 @@ async def test_an_update_goes_through_the_servers_routes_and_labels_with_the_run
         (ServerTwin(lacks={"/weight_info"}), r"cannot take weights .* VLLM_SERVER_DEV_MODE=1"),
         (ServerTwin(refuses={"/init_weight_transfer_engine"}), r"cannot read published weights"),
         (ServerTwin(lacks={GENERATE}), r"does not take token ids .*--tokens-only"),
-        (ServerTwin(key="secret"), "answered 401"),
+        (ServerTwin(lacks={"/collective_rpc"}), r"does not say which model it serves"),
+        (ServerTwin(key="secret"), r"answered 401: .* it asks for a key, none was given"),
     ],
 )
 async def test_a_server_that_lacks_something_is_refused_with_what_to_do(
@@ -126,7 +167,8 @@ async def test_a_server_of_another_run_or_a_paused_one_is_refused(options: Gener
         twin.label = "run-0:9"
         with pytest.raises(GeneratorBroken, match="'run-0:9', those of another run"):
             await VllmHttpGenerator.start(url, options)
-        twin.label, twin.is_paused = "default", True
+        twin.label = "default"
+        twin.pause()
         with pytest.raises(GeneratorBroken, match="an update was interrupted"):
             await VllmHttpGenerator.start(url, options)
 
@@ -136,6 +178,10 @@ async def test_the_key_comes_from_the_environment(options: GeneratorOptions, mon
     async with serving(twin) as url:
         with pytest.raises(ConfigError, match="VLLM_KEY is not set"):
             await VllmHttpGenerator.start(url, options, key_env="VLLM_KEY")
+        monkeypatch.setenv("VLLM_KEY", "stale")
+        with pytest.raises(ConfigError, match="the key in VLLM_KEY is not its own"):
+            await VllmHttpGenerator.start(url, options, key_env="VLLM_KEY")
+        assert "/pause" not in twin.calls
         monkeypatch.setenv("VLLM_KEY", "secret")
         generator = await VllmHttpGenerator.start(url, options, key_env="VLLM_KEY")
         await generator.aclose()
@@ -160,6 +206,39 @@ async def test_a_server_that_goes_away_breaks_the_generator(options: GeneratorOp
     with pytest.raises(GeneratorBroken, match="is gone"):
         await generator.generate(ask())
     await generator.aclose()
+
+
+async def test_a_connection_that_broke_costs_a_repetition_and_not_the_server(options: GeneratorOptions) -> None:
+    """vLLM closes a connection that was idle for 5 s, perhaps at the moment it is used again."""
+    twin = ServerTwin()
+    async with serving(twin) as url:
+        generator = await VllmHttpGenerator.start(url, options)
+        twin.asked.clear()
+        twin.drops = 1
+        assert (await generator.generate(ask())).token_ids.tolist() == [8, 9, 10]
+        assert len(twin.asked) == 2
+        assert twin.asked[0] == twin.asked[1]
+        twin.drops = 2
+        with pytest.raises(GeneratorBroken, match="is gone"):
+            await generator.generate(ask())
+        await generator.aclose()
+
+
+async def test_a_server_whose_engine_died_breaks_the_generator_while_it_still_answers(
+    options: GeneratorOptions,
+) -> None:
+    """Else every rollout there would count as a failed one, and its group would be thrown away."""
+    twin = ServerTwin()
+    async with serving(twin) as url:
+        generator = await VllmHttpGenerator.start(url, options)
+        twin.refuses = {GENERATE}
+        with pytest.raises(GenerationFailed, match="no such thing here") as one:
+            await generator.generate(ask())
+        assert not isinstance(one.value, GeneratorBroken)  # one request it could not serve, and it lives
+        twin.refuses, twin.engine_lives = set(), False
+        with pytest.raises(GeneratorBroken, match=r"engine is gone .*EngineCore died"):
+            await generator.generate(ask())
+        await generator.aclose()
 
 
 async def test_a_server_that_was_started_again_is_noticed_by_its_label(

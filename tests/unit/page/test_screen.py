@@ -62,7 +62,7 @@ def test_the_board_says_who_does_what() -> None:
 
 
 def test_a_paused_run_says_so() -> None:
-    assert "paused, version 7" in rendered({**STATUS, "paused": True})
+    assert "paused, version 7" in rendered({**STATUS, "paused": True, "doing": "paused"})
 
 
 def test_a_run_that_left_little_behind_is_shown_too() -> None:

@@ -128,6 +128,14 @@ async def test_tokens_of_written_bundles_are_generated_tokens() -> None:
     assert stats.generated_tokens == 2 * 3 + 4 * 25  # "go" and the end; 24 characters and the end
 
 
+async def test_an_account_holds_the_cpu_seconds_since_the_last_one() -> None:
+    laps = iter([{"producers": 0.5, "generators": 2.0}])
+    async with serving(ScriptedGenerator(), cpu=lambda: next(laps)) as orchestrator:
+        await orchestrator.until(ProducerReady)
+        orchestrator.link.deliver(Finish())
+        assert (await orchestrator.until(ProducerStats)).cpu_s == {"producers": 0.5, "generators": 2.0}
+
+
 async def test_a_lease_that_still_runs_is_not_acknowledged_and_holds_up_no_other() -> None:
     latch = Latch()
 
