@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,22 @@ def publish(model: Any, path: Path, *, run_id: str, version: int) -> WeightsMani
     tied = {"lm_head.weight"}
     save_file({name: value.contiguous() for name, value in model.state_dict().items() if name not in tied}, path)
     return fingerprint.manifest_of(path, run_id=run_id, version=version)
+
+
+def save_adapter(model: Any, path: Path, *, rank: int, scale: float, seed: int) -> Any:
+    """A file of random factors for every linear layer but the head; returns a copy of the model with them added."""
+    generator = torch.Generator().manual_seed(seed)
+    added = copy.deepcopy(model)
+    factors: dict[str, torch.Tensor] = {}
+    for name, matrix in added.named_parameters():
+        if name.endswith("_proj.weight"):
+            rows, columns = matrix.shape
+            a, b = torch.randn(rank, columns, generator=generator), torch.randn(rows, rank, generator=generator) * 0.1
+            matrix.data = (matrix.detach().double() + scale * (b.double() @ a.double())).float()
+            layer = f"base_model.model.{name.removesuffix('.weight')}"
+            factors |= {f"{layer}.lora_A.weight": a, f"{layer}.lora_B.weight": b}
+    save_file(factors, path)
+    return added
 
 
 def logprobs(model: Any, ids: Sequence[int], num_prompt: int, temperature: float) -> FloatArray:

@@ -214,9 +214,10 @@ class ScriptedLink:
 
 
 def serves(folder: Path, rank: int) -> dict[str, Any]:
-    stale = [group("old", [1, 0], update=1, version=0)]
+    first, second, third = groups_of(1, None)
+    stale = group("old", [1, 0], update=1, version=0)
     script: list[ToLearner] = [RoundStart(update=0, num_groups=3), *groups_of(0, None)]
-    script += [RoundStart(update=1, num_groups=3), *groups_of(1, None)[:2], *stale, SaveCheckpoint(), Finish()]
+    script += [RoundStart(update=1, num_groups=3), first, second, stale, third, SaveCheckpoint(), Finish()]
     link = ScriptedLink(script)
     options = options_for(folder, "serve", 2)
     main: Callable[[], Any] = partial(run_rank, options, link if rank == 0 else None)

