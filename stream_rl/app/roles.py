@@ -182,6 +182,7 @@ async def producer(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.
         )
         gc.collect()
         gc.freeze()  # what start-up made stays; every turn makes garbage, and the collector need not walk it all again
+        gc.set_threshold(100_000, 50, 100)  # nor what hundreds of rollouts hold, after every 700 objects
         board({"type": "ready"})
         await until(stop, service.run)
 
