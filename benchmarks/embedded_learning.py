@@ -2,9 +2,9 @@
 
     python -m benchmarks.embedded_learning [--seeds 0,1,2,3,4] [--algorithms rised,grpo] [--reuse]
 
-`stream-rl up` with the shipped configuration, one run after the other; then the plain loop with the prototype's
-recipe and the same seeds, until it reaches 60 %. A plain loop takes one core: those of two algorithms run side by
-side, each on a core of its own. Writes docs/results/embedded_learning.{md,png,json} after every run, so it can be
+For each seed `stream-rl up` with the shipped configurations, one run after the other; then the plain loop with the
+prototype's recipe, until it reaches 60 %. A plain loop takes one core: those of two algorithms run side by side, each on
+a core of its own. Writes docs/results/embedded_learning.{md,png,json} after every run, so it can be
 interrupted; with --reuse, runs that are finished are not run again.
 """
 
@@ -84,10 +84,11 @@ def _curves(options: argparse.Namespace) -> Iterator[Curve | None]:
     runs = ROOT / "runs"
     seeds = [int(text) for text in options.seeds.split(",")]
     algorithms = options.algorithms.split(",")
-    for seed in seeds:
+    for seed in seeds:  # stream and plain loop in turn: a machine's speed drifts over minutes
         for algorithm in algorithms:
             yield stream_run(runs, algorithm, seed, reuse=options.reuse, overrides=options.overrides)
-    for seed in [] if options.no_plain else seeds:
+        if options.no_plain:
+            continue
         plain = plain_runs(runs, algorithms, seed, reuse=options.reuse, seconds=options.plain_seconds)
         yield from plain
         yield from [None] * (len(algorithms) - len(plain))
