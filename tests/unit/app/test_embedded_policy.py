@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
