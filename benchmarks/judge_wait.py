@@ -35,6 +35,7 @@ import anyio
 import msgspec
 
 from benchmarks.recipes import RECIPES
+from benchmarks.training_run import train
 from judge.server import serve
 from stream_rl.observe.learner_time import LearnerTime, learner_times
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
@@ -67,21 +68,12 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Waited, ...]
 
 
-def train(folder: Path, name: str, latency_s: float, settings: Sequence[str]) -> RunDirectory:
-    """One run of `up` to its end, with a judge that takes `latency_s`."""
-    log = folder / f"{name}.log"
-    with slow_judge(latency_s) as url, log.open("w", encoding="utf-8") as output:
+def train_with(folder: Path, name: str, latency_s: float, settings: Sequence[str]) -> RunDirectory:
+    """One run whose judge takes `latency_s` for every answer."""
+    with slow_judge(latency_s) as url:
         endpoint = f'{{url="{url}",concurrency=1024,deadline_s={30 + 10 * latency_s:.0f}}}'
         common = ("groups.per_update=24", "eval.every=0", "learner.checkpoint_every=0")
-        overrides = [*common, *settings, f"judge.endpoints=[{endpoint}]"]
-        command = [sys.executable, "-m", "stream_rl.cli", "up", str(RECIPES["rised"]), "--name", name, "--json"]
-        command += [part for override in overrides for part in ("--set", override)]
-        code = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
-        ).returncode
-    if code:
-        sys.exit(f"run {name} failed:\n{log.read_text(encoding='utf-8')[-2000:]}")
-    return RunDirectory(folder / "runs" / name)
+        return train(folder, name, RECIPES["rised"], [*common, *settings, f"judge.endpoints=[{endpoint}]"])
 
 
 def generation_s(run: RunDirectory) -> float:
@@ -133,12 +125,12 @@ def measure(updates: int, settings: Sequence[str]) -> Measured:
     with tempfile.TemporaryDirectory(prefix="judge_wait_") as name:
         folder = Path(name)
         alone = ("async_depth=0", f"updates={CALIBRATION_UPDATES}")
-        generation = generation_s(train(folder, "calibration", CALIBRATION_S, [*settings, *alone]))
+        generation = generation_s(train_with(folder, "calibration", CALIBRATION_S, [*settings, *alone]))
         latency_s = SLOWNESS * generation
         runs = []
         for depth in DEPTHS:
             own = (f"async_depth={depth}", f"updates={updates if depth else updates // 2}")
-            runs.append(waited(train(folder, f"depth-{depth}", latency_s, [*settings, *own]), depth))
+            runs.append(waited(train_with(folder, f"depth-{depth}", latency_s, [*settings, *own]), depth))
     return Measured(generation_s=generation, latency_s=latency_s, runs=tuple(runs))
 
 

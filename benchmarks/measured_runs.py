@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
-from benchmarks.recipes import CONFIGS
 from stream_rl.config import Config, load
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.simulate.measured import Means, means_of_run
@@ -39,20 +35,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def error(self) -> float:
         """Relative."""
         return self.predicted_s / self.measured_s - 1
-
-
-def train(folder: Path, name: str, config: str, overrides: Sequence[str]) -> RunDirectory:
-    """One run of `up` to its end."""
-    command = [sys.executable, "-m", "stream_rl.cli", "up", str(CONFIGS / config), "--name", name, "--json"]
-    command += [part for override in overrides for part in ("--set", override)]
-    log = folder / f"{name}.log"
-    with log.open("w", encoding="utf-8") as output:
-        code = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
-        ).returncode
-    if code:
-        sys.exit(f"run {name} failed:\n{log.read_text(encoding='utf-8')[-2000:]}")
-    return RunDirectory(folder / "runs" / name)
 
 
 def compare(run: RunDirectory, profile: Profile, name: str, note: str) -> Row:

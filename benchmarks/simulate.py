@@ -29,8 +29,9 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.measured_runs import Row, compare, render, train
+from benchmarks.measured_runs import Row, compare, render
 from benchmarks.recipes import CONFIGS
+from benchmarks.training_run import train
 from stream_rl.config import Config, load
 from stream_rl.observe.rundir import RunDirectory
 from stream_rl.simulate.measured import profile_of_run
@@ -78,11 +79,11 @@ def embedded(updates: int, save: Path | None) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="simulate_") as name:
         folder = Path(name)
         for kind, config in MEASURED.items():
-            run = train(folder, f"measured-{kind}", config, common)
+            run = train(folder, f"measured-{kind}", CONFIGS / config, common)
             profiles[kind] = profile_of_run(run)
             rows.append(compare(run, profiles[kind], f"{config} (the run that was measured)", "not a prediction"))
         for number, (kind, config, overrides) in enumerate(PREDICTED):
-            run = train(folder, f"predicted-{number}", config, (*common, *overrides))
+            run = train(folder, f"predicted-{number}", CONFIGS / config, (*common, *overrides))
             rows.append(compare(run, profiles[kind], " ".join((config, *overrides)), f"from {MEASURED[kind]}"))
     if save:
         write_profile(profiles["rised"], save)
@@ -101,7 +102,7 @@ def depths(configs: list[str], at: list[int], updates: int, keep: Path | None) -
             for depth in at:
                 run = RunDirectory(folder / "runs" / f"{Path(config).stem}-depth{depth}")
                 if not run.metrics.is_file():
-                    train(folder, run.root.name, config, (*common, f"async_depth={depth}"))
+                    train(folder, run.root.name, CONFIGS / config, (*common, f"async_depth={depth}"))
                 runs[depth] = run
             for source, measured in runs.items():
                 profile = profile_of_run(measured)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from learner.distributed import TrainRound, World
 from learner.trainer import Trainer
 from stream_rl.config import Algorithm
 from tests.process.deepspeed_worker import LEARNER, groups_of, options_for
-from tests.unit.learner.builders import save_tiny
+from tests.process.rank import answer
 
 RANK, ALPHA = 4, 8.0
 ALGORITHM = Algorithm(kl_coef=0.01)  # so that there is a reference
@@ -66,17 +65,7 @@ def base_is_unchanged(trainer: Trainer, model: Path) -> bool:
 
 
 def main(folder: Path) -> None:
-    faulthandler.dump_traceback_later(50, exit=True)  # a hang shows where, and ends
-    torch.set_num_threads(1)
-    world = World.join()
-    if world.rank == 0:
-        save_tiny(folder / "model")
-    world.barrier()
-    result = {stage: trains(world, folder, stage) for stage in (1, 3)}
-    if world.rank == 0:
-        (folder / "result.json").write_bytes(msgspec.json.encode(result))
-    world.barrier()
-    world.leave()
+    answer(folder, lambda world: {stage: trains(world, folder, stage) for stage in (1, 3)})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from learner.distributed import TrainRound, World
 from learner.engine import DeepSpeedEngine
 from learner.trainer import Trainer
 from tests.process.deepspeed_worker import LEARNER, NUM_UPDATES, groups_of, options_for
-from tests.unit.learner.builders import save_tiny, tiny_policy
+from tests.process.rank import answer
+from tests.unit.learner.builders import tiny_policy
 
 STAGES = (1, 2, 3)
 
@@ -42,20 +42,13 @@ def gathers_in_buckets(world: World, stage: int, bucket_bytes: int) -> bool:
 
 
 def main(folder: Path) -> None:
-    faulthandler.dump_traceback_later(50, exit=True)  # a hang shows where, and ends
-    torch.set_num_threads(1)
-    world = World.join()
-    if world.rank == 0:
-        save_tiny(folder / "model")
-    world.barrier()
-    result: dict[str, Any] = {
-        "manifests": {stage: publishes(world, folder, stage) for stage in STAGES},
-        "buckets": {size: gathers_in_buckets(world, 3, size) for size in (1, 10_000)},
-    }
-    if world.rank == 0:
-        (folder / "result.json").write_bytes(msgspec.json.encode(result))
-    world.barrier()
-    world.leave()
+    answer(
+        folder,
+        lambda world: {
+            "manifests": {stage: publishes(world, folder, stage) for stage in STAGES},
+            "buckets": {size: gathers_in_buckets(world, 3, size) for size in (1, 10_000)},
+        },
+    )
 
 
 if __name__ == "__main__":
