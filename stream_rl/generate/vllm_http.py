@@ -12,85 +12,23 @@ one run: whoever attaches it pauses it, loads into it and resumes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import anyio
 import anyio.to_thread
-import msgspec
-import numpy as np
 
-from stream_rl.errors import ConfigError, GenerationFailed, GeneratorBroken
+from stream_rl.errors import GenerationFailed, GeneratorBroken
 from stream_rl.generate import probe, requests, weight_swap
+from stream_rl.generate import vllm_http_turns as turns
 from stream_rl.generate.base_weights import BaseWeights
 from stream_rl.generate.live import LiveWeights
 from stream_rl.generate.options import GeneratorOptions, ModelShape, model_shape
-from stream_rl.generate.vllm_http_calls import ServerCalls, label_of
+from stream_rl.generate.vllm_http_calls import ServerCalls
+from stream_rl.generate.vllm_http_inspection import answering, inspect
 from stream_rl.generate.vllm_http_session import ServerGone, ServerRefused, ServerSession
-from stream_rl.generate.vllm_probe import EXTENSION
 from stream_rl.ports import GenerateRequest, GenerateResult
 from stream_rl.types import UpdateReport, WeightsManifest
 
-GENERATE = "/inference/v1/generate"
-BACKEND = "stream_rl_files"  # `vllm_weights.BACKEND`, which cannot be imported where vLLM is not installed
-_START_LABEL = "default"  # what vLLM calls the weights it started with
-_START = "start it as docs/generators.md says"
-_UNAUTHORISED = 401
 _SERVER_ERROR = 500
 UNKNOWN = -1  # version of weights that an earlier process of the run, or whoever started the server, left there
-
-
-class _Model(msgspec.Struct, frozen=True):
-    max_model_len: int
-    dtype: str
-    logprobs_mode: str
-
-
-class _Parallel(msgspec.Struct, frozen=True):
-    worker_extension_cls: str = ""
-
-
-class _Transfer(msgspec.Struct, frozen=True):
-    backend: str = ""
-
-
-class _Config(msgspec.Struct, frozen=True):
-    model_config: _Model
-    parallel_config: _Parallel
-    weight_transfer_config: _Transfer | None = None
-
-
-class _Info(msgspec.Struct, frozen=True):
-    """Answer of `/server_info`: how the server was started."""
-
-    vllm_config: _Config
-
-
-class _Token(msgspec.Struct, frozen=True):
-    token_id: int
-    logprob: float
-
-
-class _Logprobs(msgspec.Struct, frozen=True):
-    content: list[_Token] | None = None
-
-
-class _Span(msgspec.Struct, frozen=True):
-    version: str
-    start: int
-    end: int
-
-
-class _Choice(msgspec.Struct, frozen=True):
-    token_ids: list[int] | None = None
-    logprobs: _Logprobs | None = None
-    finish_reason: str | None = None
-    weight_versions: list[_Span] | None = None
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    choices: list[_Choice]
 
 
 class VllmHttpGenerator:
@@ -147,7 +85,7 @@ class VllmHttpGenerator:
         if asked == UNKNOWN:
             raise GenerationFailed(f"{self._session.url} has been sent no weights of this run yet; update it first")
         try:
-            answer = await self._session.post_again(GENERATE, _body(request, limit), _Answer)
+            answer = await self._session.post_again(turns.GENERATE, turns.body(request, limit), turns.Answer)
         except ServerGone as error:
             self._refuse_if_poisoned()
             self._live.broke(f"the vLLM server is gone ({error})")
@@ -159,7 +97,7 @@ class VllmHttpGenerator:
                 raise GeneratorBroken(str(self._live.poison)) from error
             raise
         self._refuse_if_poisoned()
-        result = _result(answer, self._options)
+        result = turns.result(answer, self._options)
         requests.check_versions(result.spans, oldest=asked, newest=self.version)
         return result
 
@@ -194,7 +132,7 @@ class VllmHttpGenerator:
     async def _prove(self) -> None:
         """One pause, one probe, one resume: better now than at the first update."""
         calls = self._calls()
-        with _answering(self._session, self._options):
+        with answering(self._session, self._options):
             await calls.pause()
             try:
                 said = await calls.probe(self._probe_prompt)
@@ -206,167 +144,3 @@ class VllmHttpGenerator:
     def _refuse_if_poisoned(self) -> None:
         if self._live.poison is not None:
             raise GeneratorBroken(self._live.poison)
-
-
-async def inspect(session: ServerSession, options: GeneratorOptions) -> int:
-    """The version the server says it holds. Samples one token; its workers get ready to read weights.
-
-    Raises `ConfigError` for what it lacks, `GeneratorBroken` for a server nobody reaches, or that is paused.
-    """
-    with _answering(session, options):
-        try:
-            return await _inspect(session, options)
-        except ServerGone as error:
-            raise GeneratorBroken(f"no vLLM server can be reached: {error}") from error
-
-
-@contextmanager
-def _answering(session: ServerSession, options: GeneratorOptions) -> Iterator[None]:
-    """The deadline for all that is asked of a server before it is used."""
-    with anyio.move_on_after(options.update_deadline_s) as scope:
-        yield
-    if scope.cancelled_caught:
-        raise GeneratorBroken(f"{session.url}: no answer within {options.update_deadline_s:g} s")
-
-
-async def _inspect(session: ServerSession, options: GeneratorOptions) -> int:
-    calls = ServerCalls(session, options.run_id, options.model)
-    try:
-        info = await session.get("/server_info?config_format=json", _Info)
-        label, paused = await calls.label(), await calls.paused()
-    except ServerRefused as error:
-        if error.status == _UNAUTHORISED:
-            raise _unauthorised(session, error) from error
-        raise ConfigError(
-            "generate.servers",
-            f"{session.url} cannot take weights ({error}); {_START}: with VLLM_SERVER_DEV_MODE=1.",
-        ) from error
-    _require(session.url, info.vllm_config, options)
-    if paused:
-        raise GeneratorBroken(
-            f"{session.url} is paused: an update was interrupted, and nobody knows what weights it holds; restart it"
-        )
-    held = _number(label, options)
-    await _require_model(calls, session.url, options.model)
-    await _require_tokens(session, options)
-    try:
-        await session.post("/init_weight_transfer_engine", {"init_info": {}}, dict[str, Any])
-    except ServerRefused as error:
-        raise ConfigError("generate.servers", f"{session.url} cannot read published weights: {error}.") from error
-    return held
-
-
-async def _require_model(calls: ServerCalls, url: str, model: str) -> None:
-    """Versions of this run fit into the model it serves. Which weights those are does not matter: they are replaced."""
-    own = model_shape(model)
-    try:
-        served = await calls.shape()
-    except ServerRefused as error:
-        raise ConfigError(
-            "generate.servers", f"{url} does not say which model it serves ({error}); {_START}, with this stream_rl."
-        ) from error
-    differ = [
-        f"{name} {getattr(served, name)} instead of {value}"
-        for name, value in msgspec.structs.asdict(own).items()
-        if value is not None and getattr(served, name) != value
-    ]
-    if differ:
-        raise ConfigError(
-            "generate.servers", f"{url} serves another model ({', '.join(differ)}): start it over {model}."
-        )
-
-
-async def _require_tokens(session: ServerSession, options: GeneratorOptions) -> None:
-    """It samples from ids, for whoever has this key: one token."""
-    prompt = probe.prompt(model_shape(options.model).vocab_size)[:4]
-    request = GenerateRequest(
-        prompt_ids=np.asarray(prompt, dtype=np.int32), max_tokens=1, temperature=1.0, stop_token_ids=()
-    )
-    try:
-        _result(await session.post(GENERATE, _body(request, 1), _Answer), options)
-    except ServerRefused as error:
-        if error.status == _UNAUTHORISED:
-            raise _unauthorised(session, error) from error
-        raise ConfigError(
-            "generate.servers",
-            f"{session.url} does not take token ids ({error}); {_START}: with --tokens-only or --enable-scale-out.",
-        ) from error
-
-
-def _unauthorised(session: ServerSession, error: ServerRefused) -> ConfigError:
-    sent = f"the key in {session.key_env} is not its own" if session.key_env else "it asks for a key, none was given"
-    return ConfigError(
-        "generate.key_env", f"{error}: {sent}; name the variable that holds its --api-key (--key-env of `attach`)."
-    )
-
-
-def _require(url: str, config: _Config, options: GeneratorOptions) -> None:
-    """The server was started as this needs it; else `ConfigError` with the argument that is missing."""
-    model, transfer = config.model_config, config.weight_transfer_config
-    backend = transfer.backend if transfer else "none"
-    wrong = ""
-    if backend != BACKEND:
-        argument = f"""--weight-transfer-config '{{"backend": "{BACKEND}"}}'"""
-        wrong = f"cannot read published weights (its backend is {backend}): {argument}, stream_rl installed beside vLLM"
-    elif config.parallel_config.worker_extension_cls != EXTENSION:
-        wrong = f"has no probe in its workers: --worker-extension-cls {EXTENSION}"
-    elif model.logprobs_mode != "processed_logprobs":
-        wrong = f"reports {model.logprobs_mode}, which ignore the temperature: --logprobs-mode processed_logprobs"
-    elif model.dtype.removeprefix("torch.") != options.dtype:
-        wrong = f"computes in {model.dtype}, the learner in {options.dtype}: --dtype {options.dtype}"
-    elif model.max_model_len < options.max_model_len:
-        wrong = f"serves {model.max_model_len} tokens: --max-model-len {options.max_model_len}"
-    if wrong:
-        raise ConfigError("generate.servers", f"{url} {wrong}. {_START.capitalize()}.")
-
-
-def _body(request: GenerateRequest, limit: int) -> dict[str, Any]:
-    return {
-        "token_ids": request.prompt_ids.tolist(),
-        "sampling_params": {
-            "temperature": request.temperature,
-            "max_tokens": limit,
-            "stop_token_ids": list(request.stop_token_ids),
-            "ignore_eos": True,  # only the request's own stop tokens end a turn
-            "seed": request.seed,
-            "logprobs": 0,  # the sampled token's, and no alternatives
-            "detokenize": False,
-        },
-    }
-
-
-def _result(answer: _Answer, options: GeneratorOptions) -> GenerateResult:
-    if len(answer.choices) != 1:
-        raise GenerationFailed(f"the server gave {len(answer.choices)} answers to one request")
-    (choice,) = answer.choices
-    if choice.finish_reason not in ("stop", "length"):
-        raise GenerationFailed(f"the server ended the request with {choice.finish_reason!r}")
-    content = (choice.logprobs and choice.logprobs.content) or []
-    token_ids = choice.token_ids or []
-    if [token.token_id for token in content] != token_ids:
-        raise GenerationFailed(f"the server gave log-probabilities of other tokens than its {len(token_ids)}")
-    spans = requests.merge_spans(_spans(choice.weight_versions or (), options))
-    requests.check_spans(spans, len(token_ids))
-    logprobs = np.asarray([token.logprob for token in content], dtype=np.float32)
-    requests.check_logprobs(logprobs)
-    return GenerateResult(
-        token_ids=np.asarray(token_ids, dtype=np.int32),
-        logprobs=logprobs,
-        spans=spans,
-        cut=choice.finish_reason == "length",
-    )
-
-
-def _spans(spans: Iterable[_Span], options: GeneratorOptions) -> Iterable[tuple[int, int]]:
-    own = label_of(options.run_id, "")
-    return [(_number(span.version.removeprefix(own), options), span.end - span.start) for span in spans]
-
-
-def _number(label: str, options: GeneratorOptions) -> int:
-    if label == _START_LABEL:
-        return options.version
-    if not label.isdecimal():
-        raise GeneratorBroken(
-            f"the server's weights are labelled {label!r}, those of another run: restart it with the start policy"
-        )
-    return int(label)

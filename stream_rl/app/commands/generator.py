@@ -60,7 +60,7 @@ def _question(arguments: argparse.Namespace) -> FromControl:
 
 async def _look(run_dir: RunDirectory, question: AttachGenerator) -> None:
     """Whether the server can serve this run, before the run hears of it."""
-    from stream_rl.generate.vllm_http import inspect
+    from stream_rl.generate.vllm_http_inspection import inspect
     from stream_rl.generate.vllm_http_session import ServerSession
 
     config = configuration.load([run_dir.config])

@@ -12,8 +12,9 @@ from safetensors.numpy import save_file
 from stream_rl import fingerprint
 from stream_rl.errors import ConfigError, GenerationFailed, GeneratorBroken, WeightsRejected
 from stream_rl.generate.options import GeneratorOptions
-from stream_rl.generate.vllm_http import GENERATE, UNKNOWN, VllmHttpGenerator
+from stream_rl.generate.vllm_http import UNKNOWN, VllmHttpGenerator
 from stream_rl.generate.vllm_http_session import check_url
+from stream_rl.generate.vllm_http_turns import GENERATE
 from stream_rl.ports import GenerateRequest, Generator
 from stream_rl.types import VersionSpan, WeightsManifest
 from tests.unit.generate.server_twin import ServerTwin, serving
