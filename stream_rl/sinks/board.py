@@ -94,6 +94,6 @@ class SinkBoard:
             "problem": problem,
             "log": str(self._run.logs / LOG),
         }
-        append_json(self._run.events, record)
-        with self._showing:
+        with self._showing:  # two sinks may fail at once: the file and the board tell of them in the same order
+            append_json(self._run.events, record)
             self._board(record)

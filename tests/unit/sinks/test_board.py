@@ -62,6 +62,27 @@ def test_a_failing_sink_is_told_once_and_dropped_and_the_others_go_on(tmp_path: 
     assert "doubles.py" in (tmp_path / "r" / "logs" / LOG).read_text(encoding="utf-8"), "the log says where"
 
 
+def test_sinks_that_fail_together_stand_in_the_file_in_the_order_they_were_told(tmp_path: Path) -> None:
+    at_once = threading.Barrier(16)
+    shown: list[Mapping[str, Any]] = []
+    written: list[int] = []
+
+    def board(event: Mapping[str, Any]) -> None:
+        shown.append(event)
+        written.append(len(list(read_json_lines(tmp_path / "r" / "events.jsonl"))))
+
+    def fails(facts: RunFacts) -> Sink:
+        at_once.wait(timeout=30)
+        return refuses(facts)
+
+    run = RunDirectory.create(tmp_path / "r")
+    facts = RunFacts(name="r", run_id=run.run_id, folder=tmp_path / "r", config={})
+    with SinkBoard(board, run, {f"sink {n}": fails for n in range(16)}, facts, flush_s=30.0):
+        pass
+    assert list(read_json_lines(tmp_path / "r" / "events.jsonl")) == shown
+    assert written == list(range(1, 17)), "none is written before the one before it was shown"
+
+
 def test_a_sink_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     """Neither the board, while the run trains, nor the end of the run, nor another sink."""
     shown: list[Mapping[str, Any]] = []
