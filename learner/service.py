@@ -2,15 +2,18 @@
 
 Consumes: rounds of selected groups. Waits for: the groups of the round that is being filled (`rollout_wait`), and for
 others in the place of those it refuses.
-Produces: trained, published versions and checkpoints. Unblocked by: the orchestrator, whose closing of the link, or
+Produces: updates, published versions and checkpoints. Unblocked by: the orchestrator, whose closing of the link, or
 `Finish`, ends the role.
+
+A version is copied to the host after its update and written from there, while the next round is trained if its groups
+are there already: generators need it only for rounds that are further ahead (docs/staleness.md).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 from anyio import to_thread
 
@@ -19,6 +22,7 @@ from learner.metrics import STATES, time_metrics
 from learner.options import LearnerOptions
 from learner.rounds import Round
 from learner.trainer import Trainer
+from learner.version_writer import VersionWriter, open_version_writer
 from learner.weights.serving import serving
 from stream_rl.errors import LinkError
 from stream_rl.messages import (
@@ -77,31 +81,34 @@ async def run(
     await link.send(LearnerReady(version=trainer.version, manifest=manifest))
     states = StateClock(STATES, clock, initial="rollout_wait")
     current: Round | None = None
-    async for delivery in link:
-        match delivery.message:
-            case RoundStart() as start:
-                # Announced again by an orchestrator that came back: its groups will all be sent again.
-                current = Round(start, max_lag=max_lag)
-                if start.update != trainer.version:
-                    raise LinkError(f"round {start.update} was announced to a learner at version {trainer.version}")
-            case SelectedGroup() as group:
-                if current is None:
-                    raise LinkError(f"group {group.group_id} came outside a round")
-                if reason := current.add(group):
-                    await link.send(GroupRefused(update=group.update, group_id=group.group_id, reason=reason))
-            case SaveCheckpoint():
-                states.enter("checkpoint")
-                path = await to_thread.run_sync(_save, trainer, world)
-                states.enter("rollout_wait")
-                await link.send(CheckpointSaved(version=trainer.version, path=path))
-            case Finish():
-                delivery.ack()
-                break
-        delivery.ack()  # the ledger keeps the round until it is trained, and delivers it again after a crash
-        if current is not None and current.complete:
-            trained = await to_thread.run_sync(partial(_train, trainer, world, current, states))
-            current = None
-            await link.send(trained)
+    async with open_version_writer(link, trainer.write, states) as writer:
+        async for delivery in link:
+            match delivery.message:
+                case RoundStart() as start:
+                    # Announced again by an orchestrator that came back: its groups will all be sent again.
+                    current = Round(start, max_lag=max_lag)
+                    if start.update != trainer.version:
+                        raise LinkError(f"round {start.update} was announced to a learner at version {trainer.version}")
+                case SelectedGroup() as group:
+                    if current is None:
+                        raise LinkError(f"group {group.group_id} came outside a round")
+                    if reason := current.add(group):
+                        await link.send(GroupRefused(update=group.update, group_id=group.group_id, reason=reason))
+                case SaveCheckpoint():
+                    with writer.computing():
+                        states.enter("checkpoint")
+                        path = await to_thread.run_sync(_save, trainer, world)
+                    await link.send(CheckpointSaved(version=trainer.version, path=path))
+                case Finish():
+                    delivery.ack()
+                    break
+            delivery.ack()  # the ledger keeps the round until it is trained, and delivers it again after a crash
+            if current is not None and current.complete:
+                with writer.computing():
+                    trained = await _train(trainer, world, current, states, writer)
+                    await link.send(trained)
+                    current = None
+                    writer.begin()
     await to_thread.run_sync(world.tell, Stop())
 
 
@@ -113,7 +120,9 @@ def follow(trainer: Trainer, world: World) -> None:
         command: Command = world.next_command()
         match command:
             case TrainRound():
-                trainer.update(command, lambda state: None)
+                trainer.update(command, _nowhere)
+                trainer.take()
+                trainer.end_update(_nowhere)
             case WriteCheckpoint():
                 trainer.save()
             case Stop():
@@ -125,18 +134,28 @@ def _save(trainer: Trainer, world: World) -> str:
     return str(trainer.save())
 
 
-def _train(trainer: Trainer, world: World, round_: Round, states: StateClock) -> Trained:
+async def _train(trainer: Trainer, world: World, round_: Round, states: StateClock, writer: VersionWriter) -> Trained:
+    """Train a round and take its version, once the one before is out of the way."""
     command = TrainRound(update=round_.update, groups=round_.groups)
-    states.enter("unpack")
-    world.tell(command)
-    done = trainer.update(command, states.enter)
-    assert done.manifest is not None, "rank 0 publishes"
-    states.enter("rollout_wait")
+    metrics = await to_thread.run_sync(_update, trainer, world, command, states)
+    states.enter("publish")
+    await writer.over()
+    await to_thread.run_sync(trainer.take)
+    end = await to_thread.run_sync(trainer.end_update, states.enter)
     return Trained(
         update=round_.update,
         version=trainer.version,
         group_ids=tuple(group.group_id for group in command.groups),
-        metrics=done.metrics | time_metrics(states.lap()),
-        manifest=done.manifest,
-        checkpoint=done.checkpoint,
+        metrics=metrics | {"cpu_s": {"learner": end.cpu_s}} | time_metrics(states.lap()),
+        checkpoint=end.checkpoint,
     )
+
+
+def _update(trainer: Trainer, world: World, command: TrainRound, states: StateClock) -> dict[str, Any]:
+    states.enter("unpack")
+    world.tell(command)
+    return trainer.update(command, states.enter)
+
+
+def _nowhere(state: str) -> None:
+    """The other ranks keep no account of states."""

@@ -1,4 +1,8 @@
-"""One rank's trainer: parameters, optimiser, versions, files. Blocking; all ranks make the same calls in one order."""
+"""One rank's trainer: parameters, optimiser, versions, files. Blocking.
+
+All ranks make the same calls in one order: `update`, `take`, `end_update`. `write` is rank 0's alone, and may run in
+another thread beside the update that follows, up to that update's `take`.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +27,17 @@ from learner.rows import HeadRenderer, build_rows
 from learner.shadow import MovingAverage, Shadow
 from learner.update import run_update
 from learner.weights.files import FilesPublisher
+from learner.weights.host_copy import HostCopy
 from stream_rl.model_folder import fingerprint_of
 from stream_rl.observe.cpu import CpuClock
 from stream_rl.types import AdapterRecord, WeightsManifest
 
 
-class UpdateDone(msgspec.Struct, frozen=True, kw_only=True):
-    """What one update did."""
+class UpdateEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left to say of an update once its version is taken."""
 
-    metrics: dict[str, Any]  # without times
-    manifest: WeightsManifest | None  # the new weights; on rank 0 only
     checkpoint: str | None  # folder, if one was due
+    cpu_s: float  # CPU seconds of all ranks since the update before ended
 
 
 class Trainer:
@@ -65,6 +69,7 @@ class Trainer:
         # Who reads the hints; None: the policy itself.
         self._teacher: Scorer | None = start_policy if algorithm.teacher == "frozen" else self._average
         self._engine = DeepSpeedEngine(self._load_trained(), options.learner, world, dtype=options.dtype)
+        self._specs = self._engine.specs
         self._objective = Objective(
             algorithm=algorithm,
             episode_tokens=options.episode_tokens,
@@ -72,12 +77,15 @@ class Trainer:
             mini_batches=options.learner.mini_batches,
         )
         self._renderer = _renderer(self._model_folder) if taught else None
+        dtype = None if options.weights.dtype == "policy" else getattr(torch, options.weights.dtype)
+        self._taken = HostCopy(dtype)
+        self._taken_version = 0
         self._publisher = (
             FilesPublisher(
                 Path(options.weights_dir),
                 options.run_id,
                 keep=options.keep_versions,
-                dtype=None if options.weights.dtype == "policy" else getattr(torch, options.weights.dtype),
+                dtype=dtype,
                 transport=options.weights.transport,
                 address=weights_address,
                 adapter=self._adapter,
@@ -100,14 +108,29 @@ class Trainer:
 
     def publish(self) -> WeightsManifest | None:
         """Publish the current parameters. The manifest is on rank 0."""
+        self.take()
+        return None if self._publisher is None else self.write()
+
+    def take(self) -> None:
+        """Copy the current parameters to the host, on rank 0, whose last `write` has returned."""
         if self._publisher is None:
             for _ in self._engine.full_parameters():
                 pass
-            return None
-        return self._publisher.publish(self.version, self._engine.specs, self._engine.full_parameters())
+        else:
+            self._taken.take(self._engine.full_parameters())
+            self._taken_version = self.version
 
-    def update(self, command: TrainRound, enter: Callable[[str], None]) -> UpdateDone:
-        """Round `command.update` turns version k into k + 1, whether or not it held anything to learn from."""
+    def write(self) -> WeightsManifest:
+        """Publish what was taken last. On rank 0. Raises `OSError` where it cannot be written."""
+        if self._publisher is None:
+            raise ValueError(f"rank {self._world.rank} publishes nothing: rank 0 does")
+        return self._publisher.publish(self._taken_version, self._specs, self._taken.tensors)
+
+    def update(self, command: TrainRound, enter: Callable[[str], None]) -> dict[str, Any]:
+        """Round `command.update` turns version k into k + 1, whether or not it held anything to learn from.
+
+        Returns the update's metrics, without times.
+        """
         options = self._options
         enter("unpack")
         groups = command.groups
@@ -149,17 +172,17 @@ class Trainer:
             enter("other")
         metrics = update_metrics(sums.reduced(self._world.sum), sums.lags, rows, norms)
         metrics["distill"] |= choice_metrics(chosen.choices)
-        metrics |= response_metrics([t for group in groups for t in group.trajectories])
-        enter("publish")
-        manifest = self.publish()
-        every = options.learner.checkpoint_every
+        return metrics | response_metrics([t for group in groups for t in group.trajectories])
+
+    def end_update(self, enter: Callable[[str], None]) -> UpdateEnd:
+        """Write a checkpoint if one is due, and close the accounts."""
+        every = self._options.learner.checkpoint_every
         folder = None
         if every and self.version % every == 0:
             enter("checkpoint")
-            folder = self.save()
+            folder = str(self.save())
         enter("other")
-        metrics["cpu_s"] = {"learner": self._world.sum([self._cpu.lap()["learner"]])[0]}
-        return UpdateDone(metrics=metrics, manifest=manifest, checkpoint=str(folder) if folder else None)
+        return UpdateEnd(checkpoint=folder, cpu_s=self._world.sum([self._cpu.lap()["learner"]])[0])
 
     def save(self) -> Path:
         """Write a checkpoint of the current version."""

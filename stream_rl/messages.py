@@ -132,14 +132,20 @@ class GroupRefused(_Message, frozen=True, kw_only=True):
 
 
 class Trained(_Message, frozen=True, kw_only=True):
-    """An optimiser update is done, its weights are published, and its numbers are here."""
+    """An optimiser update is done, and its numbers are here. Its weights follow, in a `Published`."""
 
     update: int  # k, from 0: round k turned version k into k + 1
     version: int  # k + 1
     group_ids: tuple[str, ...]  # groups it consumed: all that were announced
     metrics: dict[str, Any]  # learner's part of a metrics line
-    manifest: WeightsManifest  # the new weights
     checkpoint: str | None = None  # folder, when this update wrote one
+
+
+class Published(_Message, frozen=True, kw_only=True):
+    """The weights of an update that was reported can be read. The learner may be training the next meanwhile."""
+
+    manifest: WeightsManifest  # the new weights
+    write_s: float  # writing took so long, beside whatever the learner did
 
 
 # orchestrator -> learner
@@ -253,7 +259,7 @@ class GeneratorsReply(_Message, frozen=True, kw_only=True):
 ToProducer = TrainLease | EvalLease | UpdateWeights | Finish
 FromProducer = ProducerReady | TrajectoryDone | GroupClosed | WeightsLive | WeightsFailed | ProducerStats
 ToLearner = RoundStart | SelectedGroup | SaveCheckpoint | Finish
-FromLearner = LearnerReady | GroupRefused | Trained | CheckpointSaved
+FromLearner = LearnerReady | GroupRefused | Trained | Published | CheckpointSaved
 ToControl = StatusReply | JudgesReply | TuneReply | GeneratorsReply
 FromControl = (
     StatusRequest | AttachJudge | DetachJudge | ListJudges | Tune | AttachGenerator | DetachGenerator | ListGenerators

@@ -178,16 +178,18 @@ class Ledger:
             for group_id in dropped:
                 self._advance(group_id, "discarded", at, "not_selected")
 
-    def train(self, update: int, group_ids: Sequence[str], manifest: WeightsManifest, at: float) -> None:
-        """An update is done and its weights are published: its groups are trained, once."""
+    def train(self, update: int, group_ids: Sequence[str], at: float) -> None:
+        """An update is done: its groups are trained, once."""
         with self._transaction():
             for group_id in group_ids:
                 self._advance(group_id, "trained", at, str(update))
-            self._publish(manifest, live=False)
 
     def publish(self, manifest: WeightsManifest, *, live: bool) -> None:
         """Weights exist (`live=False`), or every generator samples from them (`live=True`)."""
-        self._publish(manifest, live=live)
+        self._db.execute(
+            "INSERT INTO versions VALUES (?, ?, ?) ON CONFLICT (version) DO UPDATE SET manifest = ?2, live = ?3",
+            (manifest.version, msgspec.msgpack.encode(manifest), live),
+        )
 
     def add_checkpoint(self, version: int, path: str) -> None:
         """A learner checkpoint is complete."""
@@ -320,12 +322,6 @@ class Ledger:
             )
         self._db.execute("DELETE FROM offers WHERE group_id = ?", (group_id,))
         self._db.execute("DELETE FROM trajectories WHERE group_id = ?", (group_id,))
-
-    def _publish(self, manifest: WeightsManifest, *, live: bool) -> None:
-        self._db.execute(
-            "INSERT INTO versions VALUES (?, ?, ?) ON CONFLICT (version) DO UPDATE SET manifest = ?2, live = ?3",
-            (manifest.version, msgspec.msgpack.encode(manifest), live),
-        )
 
 
 class _Transaction:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stream_rl.errors import RoleDied
-from stream_rl.messages import GroupRefused, LearnerReady, RoundStart, SelectedGroup, Trained
+from stream_rl.messages import GroupRefused, LearnerReady, Published, RoundStart, SelectedGroup, Trained
 from stream_rl.observe.alarms import AlarmWatch
 from stream_rl.observe.rundir import append_json
 from stream_rl.orchestrator.choosing import choose, hint_for
@@ -181,7 +181,7 @@ class Rounds:
                 f"the learner trained update {message.update} with {sorted(message.group_ids)}; "
                 f"it was sent {sorted(learner.delivered)}"
             )
-        await state.ledger.do(Ledger.train, message.update, message.group_ids, message.manifest, state.wall())
+        await state.ledger.do(Ledger.train, message.update, message.group_ids, state.wall())
         round_ = state.round(message.update)
         for flight in round_:
             if flight.stage == "unselected":
@@ -194,10 +194,19 @@ class Rounds:
         trained = [f for f in round_ if f.group_id in set(message.group_ids)]
         line = state.tally.line(step=message.update, candidates=round_, trained=trained, learner=metrics)
         self._write({**state.accounts.merged(line), "async_depth": state.depth})
-        state.manifest = message.manifest
         self._wait_for_round(peer, message.version)
         if message.checkpoint:
             await self.checkpoint(message.version, message.checkpoint)
+        state.progress()
+
+    async def published(self, peer: str, message: Published) -> None:
+        """The weights of an update are there for the generators. The learner may be at a later round by now."""
+        state, learner, version = self._state, self._state.learner, message.manifest.version
+        if learner is None or peer != learner.peer or version > learner.version:
+            raise RoleDied(f"version {version} was published, which no update made that was reported")
+        await state.ledger.do(Ledger.publish, message.manifest, live=False)
+        state.manifest = message.manifest
+        state.tally.role_states("weights", {"write_s": message.write_s})
         state.progress()
 
     def _write(self, numbers: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from stream_rl.messages import (
     ListJudges,
     ProducerReady,
     ProducerStats,
+    Published,
     SaveCheckpoint,
     StatusReply,
     StatusRequest,
@@ -246,6 +247,8 @@ class Orchestrator:
                 await self._rounds.trained(peer, message)
                 self._production.trained()
                 await self._production.save_memory()
+            case Published():
+                await self._rounds.published(peer, message)
             case CheckpointSaved():
                 await self._rounds.checkpoint(message.version, message.path)
             case StatusRequest():

@@ -81,13 +81,13 @@ class RunState:
 
     @property
     def made(self) -> int:
-        """The newest version the learner has made, live or on its way."""
-        return self.gate.version if self.manifest is None else self.manifest.version
+        """The newest version the learner has made: live, on its way, or still being written."""
+        return self.gate.version if self.learner is None else self.learner.version
 
     @property
     def behind(self) -> bool:
-        """Newer weights are published than are live."""
-        return self.manifest is not None and self.manifest.version > self.gate.version
+        """The learner has made newer weights than are live."""
+        return self.made > self.gate.version
 
     def progress(self) -> None:
         """Something got done; the stall watchdog starts again."""

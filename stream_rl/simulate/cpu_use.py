@@ -69,7 +69,7 @@ def level_cpu(profile: Profile, config: Config, use: CpuUse, *, updates: int) ->
     """
     x = profile.learner
     alone_s = use.learner_s / (config.learner.ranks * config.learner.threads)
-    work_s = update_work(config, x).total_s
+    work_s = update_work(config, x).computing_s
     shorter = alone_s / work_s if work_s and alone_s else 1.0
     learner = msgspec.structs.replace(
         x,

@@ -151,7 +151,7 @@ def _busy(lines: Sequence[Mapping[str, Any]], trained: Mapping[int, float]) -> l
     intervals = []
     for line in lines:
         end = trained.get(line["step"], math.nan)
-        took = sum(line["learner"].get(f"{part}_s", 0.0) for part in ("prox", "teacher", "train", "publish"))
+        took = sum(line["learner"].get(f"{part}_s", 0.0) for part in ("prox", "teacher", "train"))
         took += line.get("learner_other", {}).get("unpack_s", 0.0)
         intervals.append((end - took, end))
     return intervals

@@ -139,8 +139,9 @@ def _with_cpu(profile: Profile, config: Config, use: CpuUse, *, updates: int) ->
 def _generator(
     config: Config, history: History, lines: Sequence[Mapping[str, Any]], law: TurnLaw, cores: int
 ) -> GeneratorTimes:
-    pauses = [line["roles"].get("weights") for line in lines if "roles" in line]
-    updates = sum(p.get("updates", 1) for p in pauses if p)
+    entries = [line["roles"].get("weights", {}) for line in lines if "roles" in line]
+    pauses = [entry for entry in entries if "pause_s" in entry]
+    updates = sum(p.get("updates", 1) for p in pauses)
     demand = CORES_OF_A_GENERATOR
     if cores and law.learner_cost is not None:
         learner = config.learner.ranks * config.learner.threads
@@ -150,7 +151,7 @@ def _generator(
         rollout_s=law.rollout_s,
         spread=min(1.0, _spread(history)),
         turn_tokens=history.turn_tokens,
-        pause_s=sum(p["pause_s"] for p in pauses if p) / updates if updates else 0.0,
+        pause_s=sum(p["pause_s"] for p in pauses) / updates if updates else 0.0,
         cores=max(demand, float(config.generate.threads)),
     )
 
@@ -205,10 +206,17 @@ def _learner(config: Config, lines: Sequence[Mapping[str, Any]], times: Sequence
         train_s=train_s,
         teacher_s=mean["teacher"] / passes.teacher_s if passes.teacher_s else 0.0,
         fixed_s=max(0.0, mean["other"]),
-        publish_s=mean["publish"],
+        publish_s=_write_s(lines, mean["publish"]),
         silent_share=unit.silent_share,
         taught_share=unit.taught_share,
     )
+
+
+def _write_s(lines: Sequence[Mapping[str, Any]], publish_s: float) -> float:
+    """Seconds to write a version; what the learner was held up by it, `publish_s`, in runs that do not say."""
+    took = [line["roles"]["weights"].get("write_s") for line in lines if "weights" in line.get("roles", {})]
+    known = [seconds for seconds in took if seconds is not None]
+    return float(np.mean(known)) if known else publish_s
 
 
 def _passes_s(time: LearnerTime) -> float:

@@ -71,6 +71,7 @@ class Model:
 
         self._running = 0  # groups leased and not closed
         self._evaluated = -1
+        self._written = 0  # newest version that generators can read
         self._syncing = False
         self._tally = _Tally()
 
@@ -92,8 +93,9 @@ class Model:
             case "trained":
                 if due.stamp != self._learner.stamp:
                     return False
-                self._learner.end(due.time_s)
-                self._machine.learner_changed()
+                self._trained(due.time_s)
+            case "written":
+                self._written = due.who
             case "live":
                 self._syncing = False
                 self._rounds.live(due.who)
@@ -116,16 +118,20 @@ class Model:
 
     @property
     def _behind(self) -> bool:
-        """Whether a version is published that is not live."""
+        """Whether a version is made that is not live."""
         return self._learner.version > self._rounds.gate.version
 
     def _push_weights(self) -> None:
-        if self._syncing or not self._behind or (self._config.weights.mode == "drain" and self._running):
+        if (
+            self._syncing
+            or self._written == self._rounds.gate.version
+            or (self._config.weights.mode == "drain" and self._running)
+        ):
             return
         self._syncing = True
         live_s = self._schedule.now_s + self._profile.generator.pause_s
         self._machine.pause(live_s)
-        self._schedule.at(live_s, "live", self._learner.version)
+        self._schedule.at(live_s, "live", self._written)
 
     def _lease(self) -> None:
         rounds = self._rounds
@@ -139,10 +145,27 @@ class Model:
             self._running += 1
             self._machine.play(i, turns, group.number)
 
+    def _trained(self, now_s: float) -> None:
+        learner = self._learner
+        if now_s < learner.written_s:
+            learner.hold(now_s)
+            self._machine.learner_changed()
+            self._schedule.at(learner.written_s, "trained", 0, learner.stamp)
+        else:
+            learner.end(now_s)
+            self._machine.learner_changed()
+            self._schedule.at(learner.written_s, "written", learner.version)
+
     def _train(self) -> None:
         learner = self._learner
         round_ = learner.version
-        if learner.computing or round_ >= self._updates or self._held(round_) or not self._rounds.complete(round_):
+        if (
+            learner.computing
+            or learner.held
+            or round_ >= self._updates
+            or self._held(round_)
+            or not self._rounds.complete(round_)
+        ):
             return
         groups = list(self._rounds.members(round_))
         self._tally.lags += [round_ - group.version for group in groups]
@@ -203,25 +226,28 @@ class Model:
     def _prediction(self) -> Prediction:
         learner, total_s, updates, tally = self._learner, self._schedule.now_s, self._updates, self._tally
         producers = self._machine.producers
-        stretch = learner.busy_s / self._work.total_s if self._work.total_s else 0.0
+        stretch = learner.busy_s / self._work.computing_s if self._work.computing_s else 0.0
         utilisation = {
             "producer": _share(sum(p.played_s(total_s) for p in producers), len(producers) * total_s),
             "learner": _share(learner.busy_s, total_s),
         }
         if self._judges:
             utilisation["judge"] = _share(self._judges.busy_s, self._judges.places * total_s)
+        parts = {part: seconds * stretch / updates for part, seconds in msgspec.structs.asdict(self._work).items()}
         cpu_s = {}
         if self._profile.cores:
             pauses_s = self._config.generate.threads * len(producers) * self._profile.generator.pause_s * updates
             cpu_s = self._machine.cpu_s(total_s)
             cpu_s["generators"] += pauses_s  # a generator that reads weights computes
-            cpu_s["learner"] = self._config.learner.ranks * self._config.learner.threads * self._work.total_s * updates
+            cpu_s["learner"] = (
+                self._config.learner.ranks * self._config.learner.threads * self._work.computing_s * updates
+            )
         return Prediction(
             updates=updates,
             update_s=total_s / updates,
             rollout_wait_s=learner.waited_s / updates,
             judge_wait_s=learner.judge_waited_s / updates,
-            learner={part: seconds * stretch / updates for part, seconds in msgspec.structs.asdict(self._work).items()},
+            learner=parts | {"publish_s": learner.published_s / updates},
             lag_max=max(tally.lags),
             lag_mean=sum(tally.lags) / len(tally.lags),
             utilisation=utilisation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Literal, NamedTuple
 
-Kind = Literal["rollouts", "judged", "trained", "live"]
+Kind = Literal["rollouts", "judged", "trained", "written", "live"]
 
 
 class Due(NamedTuple):

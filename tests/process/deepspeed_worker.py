@@ -28,8 +28,9 @@ from learner.trainer import Trainer
 from learner.update import run_update
 from stream_rl.config import Algorithm, Learner
 from stream_rl.fingerprint import of_file
-from stream_rl.messages import Finish, FromLearner, RoundStart, SaveCheckpoint, SelectedGroup, ToLearner
+from stream_rl.messages import Finish, FromLearner, Published, RoundStart, SaveCheckpoint, SelectedGroup, ToLearner
 from stream_rl.ports import Delivery
+from tests.process.rank import step
 from tests.unit.learner.builders import PlainEngine, WordRenderer, group, save_tiny, tiny_policy
 
 ALGORITHM = Algorithm(distillation="rised", distill_coef=0.1, entropy_coef=0.01, invalid_action_penalty=0.1)
@@ -165,16 +166,12 @@ def options_for(folder: Path, name: str, stage: int, resume_from: Path | None = 
 def resumes_bit_identically(world: World, folder: Path, stage: int) -> dict[str, Any]:
     name = f"resume{stage}"
     whole = Trainer(options_for(folder, name, stage), world)
-    done = [
-        whole.update(TrainRound(update=k, groups=groups_of(k, None)), lambda _: None) for k in range(NUM_UPDATES + 1)
-    ]
+    rounds = [TrainRound(update=k, groups=groups_of(k, None)) for k in range(NUM_UPDATES + 1)]
+    done = [step(whole, command) for command in rounds]
     saved = folder / name / "checkpoints" / "000002"
     resumed = Trainer(options_for(folder, name, stage, saved), world)
     version = resumed.version
-    again = [
-        resumed.update(TrainRound(update=k, groups=groups_of(k, None)), lambda _: None)
-        for k in range(2, NUM_UPDATES + 1)
-    ]
+    again = [step(resumed, command) for command in rounds[2:]]
     try:
         Trainer(options_for(folder, name, (stage + 1) % 4, saved), world)
         refusal = ""
@@ -196,18 +193,25 @@ def resumes_bit_identically(world: World, folder: Path, stage: int) -> dict[str,
 class ScriptedLink:
     """The orchestrator's side of a short run, in memory."""
 
-    def __init__(self, script: Sequence[ToLearner]) -> None:
+    def __init__(self, script: Sequence[ToLearner], last: ToLearner) -> None:
+        """`last` is said when the newest version is published."""
         self.script = script
+        self.last = last
         self.sent: list[FromLearner] = []
+        self.published = anyio.Event()
         self.acked = 0
 
     async def send(self, message: FromLearner) -> None:
         self.sent.append(message)
+        if isinstance(message, Published) and message.manifest.version == 2:
+            self.published.set()
 
     async def __aiter__(self) -> AsyncIterator[Delivery[ToLearner]]:
         for message in self.script:
             await anyio.lowlevel.checkpoint()
             yield Delivery(message=message, ack=self._ack)
+        await self.published.wait()
+        yield Delivery(message=self.last, ack=self._ack)
 
     def _ack(self) -> None:
         self.acked += 1
@@ -217,8 +221,8 @@ def serves(folder: Path, rank: int) -> dict[str, Any]:
     first, second, third = groups_of(1, None)
     stale = group("old", [1, 0], update=1, version=0)
     script: list[ToLearner] = [RoundStart(update=0, num_groups=3), *groups_of(0, None)]
-    script += [RoundStart(update=1, num_groups=3), first, second, stale, third, SaveCheckpoint(), Finish()]
-    link = ScriptedLink(script)
+    script += [RoundStart(update=1, num_groups=3), first, second, stale, third, SaveCheckpoint()]
+    link = ScriptedLink(script, Finish())
     options = options_for(folder, "serve", 2)
     main: Callable[[], Any] = partial(run_rank, options, link if rank == 0 else None)
     anyio.run(main)
@@ -228,14 +232,14 @@ def serves(folder: Path, rank: int) -> dict[str, Any]:
     newest = max((folder / "serve" / "weights" / "run").glob("*.safetensors"))
     return {
         "sent": msgspec.to_builtins(link.sent),
-        "acked": [link.acked, len(script)],
+        "acked": [link.acked, len(script) + 1],
         "ready": msgspec.to_builtins(ready),
         "published_names": sorted(load_file(newest)),
     }
 
 
 def main(folder: Path) -> None:
-    faulthandler.dump_traceback_later(50, exit=True)  # a hang shows where, and ends
+    faulthandler.dump_traceback_later(250, exit=True)  # a hang shows where, and ends
     torch.set_num_threads(1)
     world = World.join()
     wanted = tiny_policy()

@@ -23,6 +23,7 @@ from learner.trainer import Trainer
 from learner.update import run_update
 from stream_rl.config import Algorithm, Learner
 from tests import micro_models
+from tests.process.rank import step
 from tests.unit.learner.builders import PlainEngine, WordRenderer, group, tiny_policy
 from tests.unit.learner.test_hint_choice import ALGORITHM as CHOOSING
 from tests.unit.learner.test_hint_choice import open_group
@@ -168,14 +169,14 @@ def averages(world: World, folder: Path, stage: int) -> dict[str, Any]:
     ]
     whole = Trainer(options_for(folder, name, stage), world)
     whole.publish()
-    done = [whole.update(command, lambda _: None) for command in rounds]
+    done = [step(whole, command) for command in rounds]
     if world.rank == 0:
         versions = [load_file(folder / name / "weights" / "run" / f"v{v:05d}.safetensors") for v in range(3)]
         teacher = load_file(folder / name / "checkpoints" / "000002" / "teacher.safetensors")
         final = (folder / name / "checkpoints" / "000004" / "teacher.safetensors").read_bytes()
     world.barrier()
     resumed = Trainer(options_for(folder, name, stage, folder / name / "checkpoints" / "000002"), world)
-    again = [resumed.update(command, lambda _: None) for command in rounds[2:]]
+    again = [step(resumed, command) for command in rounds[2:]]
     if world.rank:
         return {}
     # decay 0.9: after update 1 0.9 * v0 + 0.1 * v1, after update 2 0.9 of that + 0.1 * v2
@@ -200,7 +201,7 @@ def average(world: World, folder: Path) -> dict[str, Any]:
 
 
 def main(folder: Path, part: str) -> None:
-    faulthandler.dump_traceback_later(54, exit=True)  # a hang shows where, and ends
+    faulthandler.dump_traceback_later(250, exit=True)  # a hang shows where, and ends
     torch.set_num_threads(1)
     world = World.join()
     result = {"forms": forms, "average": average}[part](world, folder)

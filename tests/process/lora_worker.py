@@ -14,7 +14,7 @@ from learner.distributed import TrainRound, World
 from learner.trainer import Trainer
 from stream_rl.config import Algorithm
 from tests.process.deepspeed_worker import LEARNER, groups_of, options_for
-from tests.process.rank import answer
+from tests.process.rank import answer, step
 
 RANK, ALPHA = 4, 8.0
 ALGORITHM = Algorithm(kl_coef=0.01)  # so that there is a reference
@@ -32,11 +32,11 @@ def trains(world: World, folder: Path, stage: int) -> dict[str, Any]:
     trainer = Trainer(options, world)
     manifests = [trainer.publish()]
     rounds = [TrainRound(update=k, groups=groups_of(k, None)) for k in range(2)]
-    manifests += [trainer.update(command, lambda _: None).manifest for command in rounds]
+    manifests += [step(trainer, command).manifest for command in rounds]
     unchanged = base_is_unchanged(trainer, folder / "model")
     checkpoint = folder / name / "checkpoints" / "000001"
     resumed = Trainer(msgspec.structs.replace(options, resume_from=str(checkpoint)), world)
-    again = resumed.update(rounds[1], lambda _: None).manifest
+    again = step(resumed, rounds[1]).manifest
     if world.rank:
         return {}
     assert again is not None

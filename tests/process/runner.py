@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 SMALL = (
     "policy.init=random-tiny",
@@ -28,7 +28,9 @@ SMALL = (
 
 
 class Up:
-    """A running `stream-rl up --json`, its events as they come."""
+    """A running `stream-rl up --json`, its events as they come. `conftest.py` ends what a failed test leaves running."""
+
+    started: ClassVar[list[Up]] = []
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
@@ -46,6 +48,7 @@ class Up:
                 start_new_session=True,
             )
         threading.Thread(target=self._read, daemon=True).start()
+        Up.started.append(self)
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -54,7 +57,7 @@ class Up:
                 self._queue.put(json.loads(line))
         self._queue.put(None)
 
-    def until(self, wanted: Callable[[dict[str, Any]], bool], *, within_s: float = 100.0) -> dict[str, Any]:
+    def until(self, wanted: Callable[[dict[str, Any]], bool], *, within_s: float = 200.0) -> dict[str, Any]:
         """Wait for an event. Fails with what was seen when it does not come."""
         deadline = time.monotonic() + within_s
         while True:
@@ -72,18 +75,18 @@ class Up:
         """Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
-    def end(self, *, within_s: float = 100.0) -> int:
+    def end(self, *, within_s: float = 200.0) -> int:
         """Its exit code, once it has ended."""
         try:
             code = self.process.wait(within_s)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             raise AssertionError(f"still running after {within_s} s; seen: {self.events[-5:]}") from None
-        while (event := self._queue.get(timeout=10)) is not None:
+        while (event := self._queue.get(timeout=60)) is not None:
             self.events.append(event)
         return code
 
-    def succeed(self, *, within_s: float = 100.0) -> None:
+    def succeed(self, *, within_s: float = 200.0) -> None:
         """It ends with exit code 0; otherwise fail with what went wrong."""
         code = self.end(within_s=within_s)
         wrong = [e for e in self.events if e["type"] in ("failed", "failing", "role_restarted")]
@@ -130,7 +133,7 @@ def _processes(folder: Path) -> Iterator[tuple[int, str]]:
             yield int(entry.name), words
 
 
-def gone(folder: Path, *, within_s: float = 10.0) -> list[str]:
+def gone(folder: Path, *, within_s: float = 40.0) -> list[str]:
     """What is still alive after giving it a moment; empty is what a test wants."""
     deadline = time.monotonic() + within_s
     while (left := processes_of(folder)) and time.monotonic() < deadline:
@@ -138,7 +141,7 @@ def gone(folder: Path, *, within_s: float = 10.0) -> list[str]:
     return left
 
 
-def run(folder: Path, *arguments: str, within_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str, within_s: float = 150.0) -> subprocess.CompletedProcess[str]:
     """One short command."""
     return subprocess.run(
         [sys.executable, "-m", "stream_rl.cli", *arguments],

@@ -13,7 +13,7 @@ from stream_rl.observe.rundir import read_json_lines
 from stream_rl.orchestrator.ledger import Ledger
 from tests.process.runner import Up, gone, overrides, run
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 # What is asserted is the learner's; vLLM would start 10 s later.
 ALL = (

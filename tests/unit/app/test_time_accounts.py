@@ -138,8 +138,8 @@ def test_what_is_slow_shows_in_its_own_state_and_only_there(
 def test_a_slow_ledger_is_the_orchestrators_and_nobody_elses_work(tmp_path: Path, usual: Accounts) -> None:
     accounts = seconds(play(tmp_path / "run", Pace(ledger_s=0.125), updates=UPDATES))
     assert usual["orchestrator", "ledger"] == 0.0
-    # A group: leased, two rollouts, produced, two verdicts, judged. A round: four selections, trained, live, memory.
-    calls = GROUPS * 7 + 4 + 1 + 1 + 1
+    # A group: leased, two rollouts, produced, two verdicts, judged. A round: four selections, trained, published, live, memory.
+    calls = GROUPS * 7 + 4 + 1 + 1 + 1 + 1
     assert accounts["orchestrator", "ledger"] == pytest.approx(calls * 0.125, rel=TOLERANCE)
     for role, state in (("learner", "train"), ("producer-0", "environment"), ("judging", "asking")):
         assert accounts[role, state] <= usual[role, state] * (1 + TOLERANCE) + calls * 0.125 * (role == "judging")
@@ -152,6 +152,22 @@ def test_what_training_hides_is_nobodys_wait(tmp_path: Path) -> None:
     rolled = (UPDATES - 2) / (UPDATES - 1)  # beside the last update there is no round left to roll out
     assert accounts["judging", "asking"] == pytest.approx(rolled * 0.5, rel=TOLERANCE)
     assert accounts["producer-0", "generate"] == pytest.approx(rolled * 3.0, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("write_s", "publishing_s"),
+    [(2.0, 0.0), (12.0, 12.0 - 8.5)],
+    ids=["fits into the next update", "takes longer than one"],
+)
+def test_a_version_is_written_beside_the_next_update(tmp_path: Path, write_s: float, publishing_s: float) -> None:
+    """An update computes for 8.5 s. What writing takes beyond that is all that the learner is held up by."""
+    lines = play(tmp_path / "run", Pace(train_s=8.0, publish_s=write_s), depth=2, updates=6)
+    for line in lines[3:]:  # rounds that were there from the start are behind
+        assert line["learner"]["publish_s"] == pytest.approx(publishing_s, abs=0.01)
+        assert line["learner"]["rollout_wait_s"] + line["learner"]["judge_wait_s"] == pytest.approx(0.0, abs=0.01)
+        assert line["learner"]["total_s"] == pytest.approx(8.5 + publishing_s, abs=0.01)
+        assert line["roles"]["weights"]["write_s"] == pytest.approx(write_s)
+    assert max(line["lag"]["max"] for line in lines) <= 2
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from learner import service as learner_service
+from learner import version_writer
 from learner.distributed import Command, TrainRound, World
-from learner.trainer import Trainer, UpdateDone
+from learner.trainer import Trainer, UpdateEnd
 from stream_rl.config import Config, from_dict
 from stream_rl.link.codec import Decoder
 from stream_rl.link.memory import MemoryHub, open_memory_hub
@@ -59,7 +60,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     judge_s: float = 0.5  # one verdict
     prox_s: float = 0.5  # of an update
     train_s: float = 2.0  # of an update
-    publish_s: float = 0.25  # of an update
+    publish_s: float = 0.25  # to write a version
     load_s: float = 0.125  # pause of the generator for new weights
     ledger_s: float = 0.0  # one call
 
@@ -86,25 +87,40 @@ class Worker:
 class PacedTrainer:
     """Says what it does and spends the time for it."""
 
-    def __init__(self, pace: Pace, worker: Worker) -> None:
+    def __init__(self, pace: Pace, worker: Worker, writer: Worker) -> None:
         self.version = 0
         self._pace = pace
         self._worker = worker
+        self._writer = writer
+        self._taken = 0
 
     def publish(self) -> WeightsManifest:
-        return WeightsManifest(run_id="r", version=self.version, path="p", fingerprint="f", num_bytes=1)
+        return _manifest(self.version)
 
-    def update(self, command: TrainRound, enter: Callable[[str], None]) -> UpdateDone:
-        parts = {"prox": self._pace.prox_s, "train": self._pace.train_s, "publish": self._pace.publish_s}
-        for state, seconds in parts.items():
+    def update(self, command: TrainRound, enter: Callable[[str], None]) -> dict[str, Any]:
+        for state, seconds in {"prox": self._pace.prox_s, "train": self._pace.train_s}.items():
             enter(state)
             self._worker.spend(seconds)
         self.version += 1
+        return {}
+
+    def take(self) -> None:
+        self._taken = self.version
+
+    def write(self) -> WeightsManifest:
+        self._writer.spend(self._pace.publish_s)
+        return _manifest(self._taken)
+
+    def end_update(self, enter: Callable[[str], None]) -> UpdateEnd:
         enter("other")
-        return UpdateDone(metrics={}, manifest=self.publish(), checkpoint=None)
+        return UpdateEnd(checkpoint=None, cpu_s=0.0)
 
     def save(self) -> Path:
         return Path(f"checkpoints/{self.version}")
+
+
+def _manifest(version: int) -> WeightsManifest:
+    return WeightsManifest(run_id="r", version=version, path="p", fingerprint="f", num_bytes=1)
 
 
 class _Alone:
@@ -198,8 +214,9 @@ def play(folder: Path, pace: Pace, *, depth: int = 0, updates: int = 6) -> list[
 
 
 async def _live(run: RunDirectory, pace: Pace, settings: Config, patch: pytest.MonkeyPatch) -> None:
-    worker = Worker()
+    worker, writer = Worker(), Worker()
     patch.setattr(learner_service, "to_thread", worker)
+    patch.setattr(version_writer, "to_thread", writer)
     async with open_memory_hub() as hub, anyio.create_task_group() as tasks:
         service = Orchestrator(
             config=settings,
@@ -215,7 +232,7 @@ async def _live(run: RunDirectory, pace: Pace, settings: Config, patch: pytest.M
         )
         PacedWriter(Ledger(run.ledger, run.run_id), pace.ledger_s).account_to(service)
         tasks.start_soon(_produce, hub, pace)
-        tasks.start_soon(_learn, hub, pace, worker)
+        tasks.start_soon(_learn, hub, pace, worker, writer)
         with anyio.fail_after(_LONGEST_S):
             await service.run(anyio.Event())
         tasks.cancel_scope.cancel()
@@ -249,8 +266,8 @@ async def _produce(hub: MemoryHub, pace: Pace) -> None:
         await producer.run()
 
 
-async def _learn(hub: MemoryHub, pace: Pace, worker: Worker) -> None:
+async def _learn(hub: MemoryHub, pace: Pace, worker: Worker, writer: Worker) -> None:
     receive: Decoder[ToLearner] = Decoder(ToLearner)
     async with hub.connect(role="learner", name="learner", receive=receive) as link:
-        trainer = cast(Trainer, PacedTrainer(pace, worker))
+        trainer = cast(Trainer, PacedTrainer(pace, worker, writer))
         await learner_service.run(link, trainer, cast(World, _Alone()), worker.clock, max_lag=99)

@@ -10,10 +10,7 @@ import pytest
 
 from stream_rl.errors import LedgerError
 from stream_rl.orchestrator.ledger import GroupRow, Ledger
-from stream_rl.types import WeightsManifest
 from tests.unit.records import row, trajectory, verdict
-
-MANIFEST = WeightsManifest(run_id="r", version=1, path="v1", fingerprint="f", num_bytes=1)
 
 
 @pytest.fixture
@@ -34,10 +31,10 @@ def test_a_group_walks_the_whole_way_once(ledger: Ledger) -> None:
     ledger.lease(row(), 0.0)
     _walk(ledger, "produced", "judged", "candidate")
     ledger.select(0, {"g000000": ("a.one",)}, [], 0.0)
-    ledger.train(0, ["g000000"], MANIFEST, 0.0)
+    ledger.train(0, ["g000000"], 0.0)
     assert ledger.counts() == {"trained": 1}
     with pytest.raises(LedgerError, match=r"cannot become 'trained'.*it is 'trained'"):
-        ledger.train(0, ["g000000"], MANIFEST, 0.0)
+        ledger.train(0, ["g000000"], 0.0)
 
 
 def test_a_step_out_of_order_is_refused_and_changes_nothing(ledger: Ledger) -> None:
@@ -115,7 +112,7 @@ def test_rewinding_puts_rounds_after_the_checkpoint_back_to_selected(ledger: Led
         ledger.lease(row(f"g{i}", position=i, round_=i), 0.0)
         ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
         ledger.select(i, {f"g{i}": ("a.one", "b.three") if i == 1 else None}, [], 0.0)
-        ledger.train(i, [f"g{i}"], MANIFEST, 0.0)
+        ledger.train(i, [f"g{i}"], 0.0)
     assert ledger.rewind(1, 0.0) == 2
     again = ledger.groups(from_round=1)
     assert [(g.group_id, g.state, g.hint) for g in again] == [
@@ -135,7 +132,7 @@ def test_rewinding_leaves_discarded_what_was_refused_and_rolled_again(ledger: Le
     ledger.lease(_again("g1r1", "g1"), 0.0)
     ledger.advance_all("g1r1", ("produced", "judged", "candidate"), 0.0)
     ledger.select(0, {"g1r1": None}, [], 0.0)
-    ledger.train(0, ["g0", "g1r1"], MANIFEST, 0.0)
+    ledger.train(0, ["g0", "g1r1"], 0.0)
     assert ledger.rewind(0, 0.0) == 2
     assert [(g.group_id, g.state) for g in ledger.groups()] == [("g0", "selected"), ("g1r1", "selected")]
     assert ledger.owed() == []
@@ -160,7 +157,7 @@ def test_what_a_selection_leaves_out_owes_nothing_and_what_is_trained_does_not(l
         ledger.lease(row(f"g{i}", position=i), 0.0)
         ledger.advance_all(f"g{i}", ("produced", "judged", "candidate"), 0.0)
     ledger.select(0, {"g0": None}, ["g1"], 0.0)
-    ledger.train(0, ["g0"], MANIFEST, 0.0)
+    ledger.train(0, ["g0"], 0.0)
     assert ledger.owed() == []
     for name in ("g0", "g1"):
         with pytest.raises(LedgerError, match=f"for {name}: it owes no re-roll"):

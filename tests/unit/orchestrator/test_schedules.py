@@ -41,6 +41,7 @@ _CALM = Weather(
     cut_every_s=math.inf,
     dark=(math.inf, math.inf),
     train_s=8.0,
+    publish_s=0.0,
     refused_p=0.0,
     judge_s=0.0,
     abstains_p=0.0,

@@ -26,6 +26,7 @@ from stream_rl.messages import (
     GroupRefused,
     LearnerReady,
     ProducerReady,
+    Published,
     RoundStart,
     SaveCheckpoint,
     SelectedGroup,
@@ -203,13 +204,13 @@ class World:
                                 version=version + 1,
                                 group_ids=tuple(g.group_id for g in self.rounds[version]),
                                 metrics={"loss": 0.1, "learner": {"rollout_wait_s": 0.1, "total_s": 0.1}},
-                                manifest=_manifest(version + 1),
                             )
                             if version == self.version:
                                 await anyio.sleep(self.first_update_s)
                             self.on_trained(version)
                             version += 1
                             await link.send(trained)
+                            await link.send(Published(manifest=_manifest(version), write_s=0.0))
                             if version == self.slow_until:
                                 self.published.set()
                     case SaveCheckpoint():

@@ -21,7 +21,7 @@ from stream_rl.simulate.measured import Means, level, profile_of_run
 from stream_rl.simulate.model import simulate
 from stream_rl.simulate.profile import LearnerTimes
 from stream_rl.simulate.turn_law import fit_turn_law
-from stream_rl.types import Trajectory, WeightsManifest
+from stream_rl.types import Trajectory
 from tests.unit.observe.samples import metrics_line
 from tests.unit.records import row, trajectory, verdict
 from tests.unit.simulate.profiles import grpo, profile, rised
@@ -80,8 +80,7 @@ def write(root: Path, config: Config, *, updates: int, judged_s: float | None = 
         names = [f"r{update:02d}-{n}" for n in range(4)]
         ledger.select(update, dict.fromkeys(names), [], 1000.0 + now_s + round_s)
         now_s += round_s + passes_s + FIXED_S
-        manifest = WeightsManifest(run_id=run.run_id, version=update + 1, path="x", fingerprint="f", num_bytes=1)
-        ledger.train(update, names, manifest, 1000.0 + now_s)
+        ledger.train(update, names, 1000.0 + now_s)
         wait_s = round_s + (PAUSE_S if update else 0.0)
         line = metrics_line(
             update,

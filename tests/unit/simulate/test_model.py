@@ -49,6 +49,25 @@ def test_a_busy_learner_hides_generation() -> None:
     assert found.lag_max == 1
 
 
+def test_at_depth_0_everybody_waits_for_a_version_to_be_written() -> None:
+    # 3 s of generation, 0.5 s of update, 2 s to write: ten updates wait for nine versions.
+    times = LearnerTimes(forward_s=0.0, train_s=0.0, fixed_s=0.5, publish_s=2.0)
+    found = simulate(grpo(), profile(learner=times))
+    assert found.update_s == pytest.approx(3.0 + 0.5 + 2.0 * 9 / 10)
+    assert found.learner["publish_s"] == pytest.approx(2.0 * 9 / 10)
+    assert found.rollout_wait_s == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("publish_s", "update_s"), [(4.0, 10.0), (15.0, 15.0)])
+def test_at_depth_2_a_version_is_written_beside_the_next_update(publish_s: float, update_s: float) -> None:
+    times = LearnerTimes(forward_s=0.0, train_s=0.5, publish_s=publish_s)  # 10 s an update
+    found = simulate(grpo(async_depth=2, updates=200), profile(learner=times))
+    assert found.update_s == pytest.approx(update_s, rel=0.02)
+    assert found.learner["train_s"] == pytest.approx(10.0, rel=0.001)
+    assert found.learner["publish_s"] == pytest.approx(update_s - 10.0, abs=0.1)
+    assert found.lag_max == 2
+
+
 def test_a_learner_faster_than_generation_gets_its_throughput_and_no_more() -> None:
     # Generation alone, without latency: 20 rollouts * 10 turns * 0.01 s = 2 s of a generator that is never idle.
     found = simulate(grpo(async_depth=2, updates=200), profile(turn_s=0.0))
@@ -199,6 +218,7 @@ def test_what_the_model_leaves_out_is_said() -> None:
     every=st.integers(0, 5),
     cores=st.integers(0, 2),
     train_s=st.floats(0.0, 0.3),
+    publish_s=st.sampled_from([0.0, 0.5, 5.0]),
     answer_s=st.floats(0.0, 3.0),
     invalid=st.floats(0.0, 0.4),
     seed=st.integers(0, 9),
@@ -213,6 +233,7 @@ def test_every_run_ends_within_the_bound_and_its_parts_add_up(
     every: int,
     cores: int,
     train_s: float,
+    publish_s: float,
     answer_s: float,
     invalid: float,
     seed: int,
@@ -232,7 +253,7 @@ def test_every_run_ends_within_the_bound_and_its_parts_add_up(
         answer_s=answer_s,
         cores=cores,
         invalid_share=invalid,
-        learner=LearnerTimes(forward_s=0.01, train_s=train_s, fixed_s=0.05),
+        learner=LearnerTimes(forward_s=0.01, train_s=train_s, fixed_s=0.05, publish_s=publish_s),
     )
     _sound(simulate(config, times), config)
 

@@ -23,7 +23,6 @@ from stream_rl.types import (
     Turn,
     Verdict,
     VersionSpan,
-    WeightsManifest,
 )
 
 RUBRICS = ("a.one", "b.two")
@@ -111,8 +110,7 @@ def write(
             position += 1
         chosen = {of.id: of.hint for of in groups if of.selected}
         ledger.select(update, chosen, [of.id for of in groups if not of.selected], float(update))
-        version = WeightsManifest(run_id=run.run_id, version=update + 1, path="p", fingerprint="f", num_bytes=1)
-        ledger.train(update, list(chosen), version, float(update))
+        ledger.train(update, list(chosen), float(update))
     ledger.close()
     for line in lines:
         append_json(run.metrics, line)

@@ -15,14 +15,17 @@ from stream_rl.link.memory import MemoryHub
 from stream_rl.messages import (
     CheckpointSaved,
     Finish,
+    FromLearner,
     GroupRefused,
     LearnerReady,
+    Published,
     RoundStart,
     SaveCheckpoint,
     SelectedGroup,
     ToLearner,
     Trained,
 )
+from stream_rl.ports import Link
 from stream_rl.types import WeightsManifest
 from tests.unit.orchestrator.virtual.history import History, Update
 from tests.unit.orchestrator.virtual.schedule import Schedule, about
@@ -50,18 +53,23 @@ class ScriptedLearner:
         self._receives = receives
         self._version = log.newest
         self._groups: list[SelectedGroup] = []
+        self._written = anyio.Event()
+        self._written.set()
 
     async def live(self, until_s: float) -> None:
         """Serve until told to finish; die after `until_s`."""
         try:
             with anyio.move_on_after(until_s):
                 await self._serve()
-        except LinkError:
+        except* LinkError:
             pass  # the orchestrator is gone, or took the learner for dead: the run ends and is resumed
 
     async def _serve(self) -> None:
         receive: Decoder[ToLearner] = Decoder(ToLearner)
-        async with self._hub.connect(role="learner", name="learner", receive=receive, limits=self._limits) as link:
+        async with (
+            self._hub.connect(role="learner", name="learner", receive=receive, limits=self._limits) as link,
+            anyio.create_task_group() as tasks,
+        ):
             await anyio.sleep(about(self._rng, 1.0))
             await link.send(LearnerReady(version=self._version, manifest=_manifest(self._version)))
             expected = 0
@@ -87,6 +95,8 @@ class ScriptedLearner:
                 if expected and len(self._groups) == expected:
                     expected = 0
                     await link.send(await self._train())
+                    tasks.start_soon(self._publish, link, self._version)
+            tasks.cancel_scope.cancel()
             self._log.finished.append("learner")
 
     def _refusal(self, group: SelectedGroup) -> str | None:
@@ -99,6 +109,8 @@ class ScriptedLearner:
         names = [group.group_id for group in self._groups]
         assert len(names) == len(set(names)), f"round {update} holds a group twice: {names}"
         await anyio.sleep(about(self._rng, self._weather.train_s))
+        await self._written.wait()
+        self._written = anyio.Event()
         self._version += 1
         self._log.updates.append(Update(update=update, trained=tuple(self._groups)))
         every = self._config.learner.checkpoint_every
@@ -110,9 +122,14 @@ class ScriptedLearner:
             version=self._version,
             group_ids=tuple(names),
             metrics={"learner": {"rollout_wait_s": 0.1, "total_s": 0.1}},
-            manifest=_manifest(self._version),
             checkpoint=_folder(self._version) if saved else None,
         )
+
+    async def _publish(self, link: Link[FromLearner, ToLearner], version: int) -> None:
+        """Beside the next update."""
+        await anyio.sleep(about(self._rng, self._weather.publish_s))
+        self._written.set()
+        await link.send(Published(manifest=_manifest(version), write_s=0.0))
 
 
 def _manifest(version: int) -> WeightsManifest:

@@ -47,6 +47,7 @@ class Weather(msgspec.Struct, frozen=True, kw_only=True):
     cut_every_s: float  # mean seconds between broken connections; infinite: none
     dark: tuple[float, float]  # from, to: no producer lives
     train_s: float  # mean seconds of an update of the learner
+    publish_s: float  # mean seconds until its weights can be read, while it goes on
     refused_p: float  # the learner refuses a group
     judge_s: float  # mean seconds of a verdict
     abstains_p: float  # a verdict abstains from everything
@@ -175,6 +176,7 @@ def _weather(rng: random.Random, *, size: int) -> Weather:
         cut_every_s=sometimes(0.12, 10, 60, math.inf),
         dark=spell(0.1),
         train_s=rng.choice((0.1, 2.0, 8.0)),
+        publish_s=rng.choice((0.0, 0.0, 0.5, 6.0)),
         refused_p=sometimes(0.35, 0.05, 0.4),
         judge_s=rng.choice((0.0, 0.3, 3.0)),
         abstains_p=sometimes(0.3, 0.05, 0.4),
