@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from time import monotonic  # the event loop's own clock counts whole milliseconds
 
-from anyio import Event, create_task_group, current_time, to_thread
+from anyio import Event, create_task_group, to_thread
 from anyio.abc import TaskGroup
 
 from stream_rl.messages import FromLearner, Published, ToLearner
@@ -60,14 +61,14 @@ class VersionWriter:
         self._tasks.start_soon(self._publish)
 
     async def _publish(self) -> None:
-        begun = current_time()
+        begun = monotonic()
         try:
             manifest = await to_thread.run_sync(self._write)
         finally:
             self._over.set()
             self._name_state()
         if self.wanted:
-            await self._link.send(Published(manifest=manifest, write_s=current_time() - begun))
+            await self._link.send(Published(manifest=manifest, write_s=monotonic() - begun))
 
     def _name_state(self) -> None:
         if not self._computing:

@@ -217,6 +217,7 @@ async def _live(run: RunDirectory, pace: Pace, settings: Config, patch: pytest.M
     worker, writer = Worker(), Worker()
     patch.setattr(learner_service, "to_thread", worker)
     patch.setattr(version_writer, "to_thread", writer)
+    patch.setattr(version_writer, "monotonic", anyio.current_time)
     async with open_memory_hub() as hub, anyio.create_task_group() as tasks:
         service = Orchestrator(
             config=settings,
