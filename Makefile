@@ -18,7 +18,7 @@ test: unit
 	$(BIN)/python -m pytest tests/contract tests/process $(ARGS)
 
 unit: $(READY)
-	$(BIN)/python -m pytest tests/unit -n 2 $(ARGS)
+	$(BIN)/python -m pytest tests/unit -n 3 $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

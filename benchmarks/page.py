@@ -34,7 +34,7 @@ import anyio
 import msgspec
 
 from stream_rl import config as configuration
-from stream_rl.app.watching import run_page
+from stream_rl.app.watching import serve_page
 from stream_rl.observe.records import number
 from stream_rl.observe.rundir import RunDirectory, read_json_lines
 from stream_rl.rubrics.vocabulary import builtin
@@ -202,9 +202,9 @@ def long_run(run: RunDirectory, folder: Path) -> RunDirectory:
 
 async def first_look(run: RunDirectory) -> tuple[float, list[float]]:
     """Seconds until a viewer of a long run has every update, and of each answer after that."""
-    page = run_page(run, configuration.load([run.config]), builtin())
+    config = configuration.load([run.config])
     async with anyio.create_task_group() as tasks:
-        address = await tasks.start(page.serve, 0)
+        address = await tasks.start(serve_page, run, config, builtin(), 0)
         async with aiohttp.ClientSession(address) as session:
             viewer = Viewer(session)
             began = time.perf_counter()

@@ -10,6 +10,7 @@ import difflib
 import itertools
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 
 import anyio
@@ -209,15 +210,17 @@ class WorkerPool:
                 self._num_tasks[slot.config.name] = worker.num_tasks
                 self._change(slot, worker)
                 try:
-                    cause = await worker.serve()
+                    cause = await worker.serve(partial(self._lose, worker))
                 finally:
                     self._change(slot, None)
                     await worker.end()
-                self.restarts += 1
                 log.warning("%s; it is started again", cause)
-                if worker.culprit is not None and self.quarantine.blame(worker.culprit, cause):
-                    log.error("%s", self.quarantine.refusal(worker.culprit))
             await anyio.sleep(backoff.after(anyio.current_time() - born))
+
+    def _lose(self, worker: WorkerProcess, cause: str) -> None:
+        self.restarts += 1
+        if worker.culprit is not None and self.quarantine.blame(worker.culprit, cause):
+            log.error("%s", self.quarantine.refusal(worker.culprit))
 
     def _change(self, slot: _Slot, worker: WorkerProcess | None, trouble: Exception | None = None) -> None:
         slot.worker, slot.trouble = worker, trouble

@@ -82,7 +82,8 @@ class WorkerProcess:
         """
         ours, theirs = socket.socketpair()
         try:
-            with theirs:
+            # Cancelled halfway, there would be a process that nobody knows of, and so nobody ends.
+            with theirs, anyio.CancelScope(shield=True):
                 process = await anyio.open_process(
                     [sys.executable, "-m", "envs.worker", str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
@@ -92,13 +93,13 @@ class WorkerProcess:
                     # What can be imported here can be imported there.
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
                 )
+                ours.setblocking(False)
+                stream = await SocketStream.from_socket(ours)
         except BaseException as error:
             ours.close()
             if isinstance(error, OSError):
                 raise EnvironmentFailed(f"{label} cannot be started: {error}") from error
             raise
-        ours.setblocking(False)
-        stream = await SocketStream.from_socket(ours)
         worker = cls(process, stream, label, config.step_deadline_s, config.worker_memory_mib * _MIB)
         try:
             await worker._shake_hands(config, path, deadline_s)
@@ -176,12 +177,15 @@ class WorkerProcess:
         if not self.episodes:
             self._vacant.set()
 
-    async def serve(self) -> str:
-        """Carry calls and answers until the worker is no more; returns why."""
+    async def serve(self, on_loss: Callable[[str], None]) -> str:
+        """Carry calls and answers until the worker is no more; returns why.
+
+        on_loss: told the cause before any call fails of it, so that who plays the episode again finds the task blamed
+        """
         async with anyio.create_task_group() as group:
 
             async def until_over(part: Callable[[], Awaitable[str]]) -> None:
-                self._fail(await part())
+                self._fail(await part(), on_loss)
                 group.cancel_scope.cancel()
 
             for part in (self._read, self._write, self._watch_deadline, self._drain, self._exit):
@@ -338,7 +342,7 @@ class WorkerProcess:
             return await self._exit()
         return f"{self._label} was killed: it closed its socket"
 
-    def _fail(self, cause: str) -> None:
+    def _fail(self, cause: str, on_loss: Callable[[str], None] | None = None) -> None:
         """Every open call fails with the first cause given. The oldest of them is the one that ran."""
         if self._cause is not None:
             return
@@ -346,6 +350,8 @@ class WorkerProcess:
         if not self._drained:
             self.culprit = next((call.task for call in self._calls.values()), None)
         self._ended.set()
+        if on_loss is not None:
+            on_loss(cause)
         for call in self._calls.values():
             call.fail(EnvironmentLost(cause))
         self._calls.clear()

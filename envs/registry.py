@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from stream_rl.causes import in_words
 from stream_rl.errors import ConfigError
 from stream_rl.ports import Environment
 
@@ -109,7 +110,7 @@ def create(name: str, options: Mapping[str, Any], path: str = "environments") ->
         raise ConfigError(_under(path, error.path), error.problem, nearest=error.nearest) from error
     except Exception as error:  # code of the world's author: whatever fails here, the configuration cannot be used
         raise ConfigError(
-            f"{path}.options", f"{name} cannot be made with {dict(options)!r}: {type(error).__name__}: {error}."
+            f"{path}.options", f"{name} cannot be made with {dict(options)!r}: {in_words(error)}."
         ) from error
     missing = [method for method in ("reset", "step") if not callable(getattr(world, method, None))]
     if missing:
@@ -154,9 +155,7 @@ def factory(name: str, path: str = "environments") -> Callable[..., Any]:
     try:
         made = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs code of the world's author
-        raise ConfigError(
-            f"{path}.name", f"{name} ({target}) cannot be imported: {type(error).__name__}: {error}."
-        ) from error
+        raise ConfigError(f"{path}.name", f"{name} ({target}) cannot be imported: {in_words(error)}.") from error
     return cast(Callable[..., Any], made)
 
 

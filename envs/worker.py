@@ -36,6 +36,7 @@ from envs.protocol import (
     frame,
 )
 from envs.registry import create
+from stream_rl.causes import in_words
 from stream_rl.errors import ConfigError, EnvironmentLost
 from stream_rl.ports import Environment
 from stream_rl.types import Split
@@ -71,7 +72,8 @@ class Worker:
             counts = _count_tasks(world, start.path)
             places = _prepare(world, start.path)
         except ConfigError as error:
-            traceback.print_exc()
+            if not isinstance(error.__cause__, ConfigError | None):  # the author's code failed: its lines are wanted
+                traceback.print_exc()
             self._send(StartFailed(path=error.path, problem=error.problem, nearest=error.nearest))
             return
         self._send(Started(memory_bytes=resident_bytes() or 0, num_tasks=counts, max_episodes=places))
@@ -120,7 +122,7 @@ class Worker:
         except Exception as error:
             traceback.print_exc()
             self._forget(request.episode)
-            told = f"{type(error).__name__}: {error}"[:2000]
+            told = in_words(error)[:2000]
             data = frame(Raised(call=request.call, error=told, lost=isinstance(error, EnvironmentLost)))
         self._unsent += data
 
@@ -167,9 +169,7 @@ def _count_tasks(world: Environment, path: str) -> dict[Split, int | None]:
     except ConfigError:
         raise
     except Exception as error:  # code of the world's author: a world that cannot be counted cannot be used
-        raise ConfigError(
-            f"{path}.options", f"its tasks cannot be counted: {type(error).__name__}: {error}."
-        ) from error
+        raise ConfigError(f"{path}.options", f"its tasks cannot be counted: {in_words(error)}.") from error
 
 
 def _prepare(world: Environment, path: str) -> int:
@@ -180,7 +180,7 @@ def _prepare(world: Environment, path: str) -> int:
     except ConfigError:
         raise
     except Exception as error:  # code of the world's author: a world that cannot be prepared cannot be used
-        raise ConfigError(f"{path}.options", f"it cannot be prepared: {type(error).__name__}: {error}.") from error
+        raise ConfigError(f"{path}.options", f"it cannot be prepared: {in_words(error)}.") from error
 
 
 def _close(environment: Environment) -> None:

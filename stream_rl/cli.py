@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 
 from stream_rl import __version__
+from stream_rl.causes import cause
 from stream_rl.errors import StreamRLError
+from stream_rl.machine_faults import machine_fault
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,14 +19,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = importlib.import_module(f"stream_rl.app.commands.{arguments.module}")
     try:
         return int(module.run(arguments))
-    except StreamRLError as error:
-        print(f"stream-rl {arguments.command}: {error}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
-        sys.stderr.close()
-        return 0
+    except BaseException as error:
+        told = cause(error)
+        match told:
+            case StreamRLError():
+                problem, code = str(told), told.exit_code
+            case KeyboardInterrupt():
+                return 130
+            case BrokenPipeError():  # the reader of our output has gone, as `| head` does
+                sys.stderr.close()
+                return 0
+            case _:
+                fault = machine_fault(told)
+                if fault is None:
+                    raise  # a bug, with all it says
+                problem, code = fault, 1
+    print(f"stream-rl {arguments.command}: {problem}", file=sys.stderr)  # noqa: T201
+    return code
 
 
 def parser() -> argparse.ArgumentParser:

@@ -21,6 +21,7 @@ from anyio.from_thread import BlockingPortal
 
 from envs.adapters.chat import ChatMessage, ChatReply, Diverged, added, opening, reply
 from envs.adapters.endpoint import ModelCall, PolicyEndpoint
+from stream_rl.causes import in_words
 from stream_rl.errors import EnvironmentFailed
 
 _END_S = 2.0  # for what runs on the stage when the process ends
@@ -94,7 +95,7 @@ class Play:
     def _next(self, *, valid: bool) -> Heard:
         heard = self._heard.get()
         if isinstance(heard, Exception):
-            raise EnvironmentFailed(f"the program failed: {type(heard).__name__}: {heard}") from heard
+            raise EnvironmentFailed(f"the program failed: {in_words(heard)}") from heard
         if isinstance(heard, Outcome):
             return Heard(text=heard.text, valid=valid, outcome=heard)
         first = not self._seen

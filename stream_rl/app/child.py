@@ -20,7 +20,9 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from stream_rl.causes import cause, in_words
 from stream_rl.errors import StreamRLError
+from stream_rl.machine_faults import machine_fault
 
 _LAST_EVENTS_S = 5.0  # for the last events to be read
 _GRACE_S = 20.0  # between losing the supervisor and leaving for good
@@ -80,7 +82,7 @@ def run_role(main: Callable[[BoardPipe, anyio.Event], Awaitable[None]]) -> int:
     try:
         anyio.run(serve, backend_options={"use_uvloop": True})  # asyncio, with a loop that takes half the time
     except BaseException as error:
-        return _last_words(board, error)
+        return last_words(board, error)
     finally:
         board.close()
     return 0
@@ -99,26 +101,13 @@ async def until(stop: anyio.Event, work: Callable[..., Awaitable[None]], *argume
         tasks.cancel_scope.cancel()
 
 
-def _last_words(board: BoardPipe, error: BaseException) -> int:
+def last_words(board: Callable[[dict[str, Any]], None], error: BaseException) -> int:
     """Tell the supervisor why this role ends: one sentence for a known error, the log for a bug."""
     traceback.print_exception(error)
-    error = _told(error)
-    if isinstance(error, StreamRLError):
-        board({"type": "failed", "error": str(error), "exit_code": error.exit_code})
-        return error.exit_code
-    board({"type": "failed", "error": f"{type(error).__name__}: {error}", "exit_code": 1})
-    return 1
-
-
-def _told(error: BaseException) -> BaseException:
-    """The one error that says what a group says: its only one, or the first of many that are all known ones.
-
-    An engine that dies fails every rollout it held, each with the same words.
-    """
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    told = [_told(inner) for inner in error.exceptions]
-    return told[0] if len(told) == 1 or all(isinstance(inner, StreamRLError) for inner in told) else error
+    told = cause(error)
+    exit_code = told.exit_code if isinstance(told, StreamRLError) else 1
+    board({"type": "failed", "error": machine_fault(told) or in_words(told), "exit_code": exit_code})
+    return exit_code
 
 
 def _watch_lifeline() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stream_rl.app.known_policies import recall, remember
 from stream_rl.app.policy_cache import cached, default_folder
 from stream_rl.errors import ConfigError
 from stream_rl.rubrics.vocabulary import builtin
@@ -37,7 +38,12 @@ def ensure_policy(model: str, init: str, cache_dir: Path | None, on_progress: Pr
     cache = cache_dir or default_folder()
     tiny = init == "random-tiny"
     if model in EMBEDDED:
-        return _embedded(model, cache, tiny=tiny, on_progress=on_progress)
+        name = f"{model}-tiny" if tiny else model
+        folder = recall(cache, name)
+        if folder is None:
+            folder = _embedded(model, cache, tiny=tiny, on_progress=on_progress)
+            remember(cache, name, folder)
+        return folder
     if model == SMOLLM2:
         from stream_rl.app import smollm2  # heavy: transformers
 

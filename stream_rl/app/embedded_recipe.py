@@ -9,27 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from importlib import resources
 
 import msgspec
 
 from learner.imitation import ImitationRecipe
 from learner.small_models import SHAPES, ModelShape
 from stream_rl.app.embedded_demos import DemoRecipe
+from stream_rl.app.embedded_sources import SOURCES, WRITER_SOURCES, Sources, add_sources
 from stream_rl.app.embedded_writing import WritingRecipe
 from stream_rl.rubrics.vocabulary import Vocabulary
-
-_SOURCES = (
-    ("envs.household", None),
-    ("learner", ("imitation.py", "small_models.py")),
-    ("stream_rl.app", ("embedded_demos.py", "embedded_tokenizer.py")),
-)
-_WRITER_SOURCES = (
-    ("judge.rules", None),
-    ("stream_rl.app", ("embedded_writing.py",)),
-    ("stream_rl.rubrics", ("behaviour.py", "writing.py")),
-    ("stream_rl.rubrics.prompts", ("write_compact_v1.txt",)),
-)
 
 
 class EmbeddedRecipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,21 +58,16 @@ def content_key(recipe: EmbeddedRecipe, vocabulary: Vocabulary) -> str:
     """
     phrases = [(rubric.id, rubric.hint, rubric.avoid) for rubric in vocabulary.rubrics]
     ground = hashlib.sha256(msgspec.msgpack.encode(phrases)).hexdigest()
-    return _key(msgspec.json.encode(recipe, order="sorted"), ground, _SOURCES)
+    return _key(msgspec.json.encode(recipe, order="sorted"), ground, SOURCES)
 
 
 def writer_key(recipe: WriterRecipe, base_key: str) -> str:
     """Hash of the recipe, of the key of the policy it starts from, and of the sources of prompt, answers and rules."""
-    return _key(msgspec.json.encode(recipe, order="sorted"), base_key, _WRITER_SOURCES)
+    return _key(msgspec.json.encode(recipe, order="sorted"), base_key, WRITER_SOURCES)
 
 
-def _key(recipe: bytes, ground: str, sources: Iterable[tuple[str, tuple[str, ...] | None]]) -> str:
+def _key(recipe: bytes, ground: str, sources: Iterable[Sources]) -> str:
     digest = hashlib.sha256(recipe)
     digest.update(ground.encode())
-    for package, names in sources:
-        folder = resources.files(package)
-        for file in sorted(folder.iterdir(), key=lambda file: file.name):
-            if file.name in names if names is not None else file.name.endswith(".py"):
-                digest.update(f"{package}/{file.name}".encode())
-                digest.update(file.read_bytes())
+    add_sources(digest, sources)
     return digest.hexdigest()[:16]

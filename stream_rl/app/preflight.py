@@ -41,7 +41,9 @@ def check_static(config: Config) -> None:
         )
     if config.weights.directory:
         check_directory("weights.directory", Path(config.weights.directory))
-    check_port(config.port)
+    check_port("port", config.port)
+    if config.page.serve:
+        check_port("page.port", config.page.port)
 
 
 def check_generation(config: Config) -> None:
@@ -115,8 +117,8 @@ def check_connection(path: str, url: str) -> None:
         ) from None
 
 
-def check_port(port: int) -> None:
-    """The orchestrator's port must be free."""
+def check_port(path: str, port: int) -> None:
+    """A port on loopback must be free. Raises `ConfigError`."""
     if port == 0:
         return
     with socket.socket() as probe:
@@ -125,7 +127,7 @@ def check_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise ConfigError(
-                "port", f"{port} cannot be bound on 127.0.0.1: {error.strerror}; choose another, or 0 for any."
+                path, f"{port} cannot be bound on 127.0.0.1: {error.strerror}; choose another, or 0 for any."
             ) from None
 
 

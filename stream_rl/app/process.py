@@ -28,7 +28,8 @@ class RoleProcess:
         cls, name: str, arguments: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
     ) -> RoleProcess:
         """Spawn `python -m stream_rl.cli role ARGUMENTS`."""
-        with log.open("ab") as stderr:
+        # Cancelled halfway, there would be a process that nobody knows of, and so nobody ends.
+        with log.open("ab") as stderr, anyio.CancelScope(shield=True):
             process = await anyio.open_process(
                 [sys.executable, "-m", "stream_rl.cli", "role", *arguments],
                 stdin=subprocess.PIPE,

@@ -81,7 +81,7 @@ async def judge(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Eve
 async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: anyio.Event) -> None:
     """The owner of the run's state."""
     from judge.client import OpenAIJudge
-    from stream_rl.app.watching import run_page
+    from stream_rl.app.watching import serve_page
     from stream_rl.link.zmq_hub import open_hub
     from stream_rl.observe.cpu import CpuClock
     from stream_rl.orchestrator.ledger import Ledger
@@ -133,7 +133,7 @@ async def orchestrator(arguments: argparse.Namespace, board: BoardPipe, stop: an
         run.address.write_text(hub.address, encoding="ascii")
         async with anyio.create_task_group() as tasks:
             if config.page.serve:
-                page = await tasks.start(run_page(run, config, words).serve, config.page.port)
+                page = await tasks.start(serve_page, run, config, words, config.page.port)
                 board({"type": "page", "address": page})
             board({"type": "ready", "address": hub.address})
             await service.run(stop)

@@ -24,6 +24,7 @@ from stream_rl.observe.rundir import RunDirectory, append_json
 
 _TOLD_S = 5.0  # between the end of the orchestrator and SIGTERM for what is left
 _GRACE_S = 25.0  # between SIGTERM and SIGKILL
+_BURIED_S = 5.0  # between SIGKILL and our own end, where the system is slow
 
 Board = Callable[[dict[str, Any]], None]
 
@@ -79,7 +80,7 @@ class Supervisor:
                 await self._serve()
                 tasks.cancel_scope.cancel()
         finally:
-            self._kill_all()
+            await self._bury()
             for folder in self._scratch:
                 shutil.rmtree(folder, ignore_errors=True)
             self._run_dir.address.unlink(missing_ok=True)
@@ -275,6 +276,14 @@ class Supervisor:
     def _kill_all(self) -> None:
         for process in list(self._live.values()):
             process.kill()
+
+    async def _bury(self) -> None:
+        """End what is left, and hear of its end: that must not come after the event loop is closed."""
+        self._kill_all()
+        with anyio.move_on_after(_BURIED_S, shield=True):
+            for process in list(self._live.values()):
+                await process.wait()
+                await process.aclose()
 
     def _say(self, kind: str, **data: Any) -> None:
         record = {"type": kind, "at": time.time(), **data}

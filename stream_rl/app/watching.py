@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stream_rl.app.control import ask
+import anyio
+import anyio.abc
+
+from stream_rl.app.control import asking
 from stream_rl.config import Config
 from stream_rl.observe.rundir import RunDirectory
 from stream_rl.page.episode import Pieces, pieces_by
 from stream_rl.page.reader import RunReader
 from stream_rl.page.server import RunPage
+from stream_rl.page.snapshot import Ask
 from stream_rl.rubrics.vocabulary import Vocabulary
 from stream_rl.types import Trajectory
 
 _TOKENIZER = "tokenizer.json"
 
 
-def run_page(run: RunDirectory, config: Config, words: Vocabulary) -> RunPage:
-    """The page of a run, not yet served. Also serves a run that is over, or one of another process."""
+async def serve_page(
+    run: RunDirectory,
+    config: Config,
+    words: Vocabulary,
+    port: int,
+    *,
+    task_status: anyio.abc.TaskStatus[str] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve the page of a run until cancelled, as `RunPage.serve` does: also if it is over, or in another process.
+
+    The orchestrator is asked in one session, however long the page is open.
+    """
+    async with asking(run) as ask:
+        await run_page(run, config, words, ask).serve(port, task_status=task_status)
+
+
+def run_page(run: RunDirectory, config: Config, words: Vocabulary, ask: Ask) -> RunPage:
+    """The page, not yet served. `ask`: puts a question to the orchestrator, where there is one."""
 
     def advantages(group: Sequence[Trajectory]) -> list[list[float]]:
         from learner.advantages import turn_advantages
@@ -30,7 +49,7 @@ def run_page(run: RunDirectory, config: Config, words: Vocabulary) -> RunPage:
         return [values.tolist() for values in found]
 
     reader = RunReader(run, words, advantages=advantages, pieces=lambda: _pieces(run, config))
-    return RunPage(run.root.name, _facts(config), reader, partial(ask, run))
+    return RunPage(run.root.name, _facts(config), reader, ask)
 
 
 def _facts(config: Config) -> dict[str, Any]:

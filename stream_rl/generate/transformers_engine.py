@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 import numpy as np
 
+from stream_rl.causes import in_words
 from stream_rl.errors import GeneratorBroken, WeightsRejected
 from stream_rl.generate import probe, requests
 from stream_rl.generate.base_weights import BaseWeights
@@ -160,16 +161,18 @@ class TransformersGenerator:
         except WeightsRejected:
             raise
         except Exception as error:
-            self._live.broke(f"loading version {manifest.version} failed halfway ({error})")
-            raise WeightsRejected(f"{manifest.path}: version {manifest.version} was not loaded: {error}") from error
+            self._live.broke(f"loading version {manifest.version} failed halfway ({in_words(error)})")
+            raise WeightsRejected(
+                f"{manifest.path}: version {manifest.version} was not loaded: {in_words(error)}"
+            ) from error
         try:
             with anyio.CancelScope(shield=True):
                 said = probe.check(
                     manifest.version, await anyio.to_thread.run_sync(self._model.probe, self._probe_prompt)
                 )
         except Exception as error:
-            self._live.broke(f"version {manifest.version} did not pass its probe ({error})")
-            raise WeightsRejected(f"{manifest.path}: {error}") from error
+            self._live.broke(f"version {manifest.version} did not pass its probe ({in_words(error)})")
+            raise WeightsRejected(f"{manifest.path}: {in_words(error)}") from error
         self._live.loaded(manifest)
         return said
 

@@ -26,6 +26,7 @@ import anyio
 import anyio.to_thread
 import numpy as np
 
+from stream_rl.causes import in_words
 from stream_rl.errors import GenerationFailed, GeneratorBroken
 from stream_rl.generate import probe, requests, weight_swap
 from stream_rl.generate.base_weights import BaseWeights
@@ -162,7 +163,7 @@ class VllmGenerator:
         except GeneratorBroken:
             raise
         except Exception as error:
-            raise GenerationFailed(f"vLLM could not serve the request: {weight_swap.told(error)}") from error
+            raise GenerationFailed(f"vLLM could not serve the request: {in_words(error)}") from error
         self._refuse_if_poisoned()  # a failed update ends requests, and says why
         if final is None or final.outputs[0].finish_reason not in ("stop", "length"):
             reason = "without output" if final is None else f"with {final.outputs[0].finish_reason!r}"

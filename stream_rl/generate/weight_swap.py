@@ -18,6 +18,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
+from stream_rl.causes import in_words
 from stream_rl.errors import WeightsRejected
 from stream_rl.generate import probe
 from stream_rl.generate.live import LiveWeights
@@ -101,13 +102,13 @@ async def swap(
             async with _within("probe", deadlines.call_s):
                 said = await _probe(calls, manifest, prompt)
         except BaseException as error:
-            live.broke(f"loading version {manifest.version} failed halfway ({told(error)})")
+            live.broke(f"loading version {manifest.version} failed halfway ({in_words(error)})")
             raise
         live.loaded(manifest)
         probed = time.monotonic()
     except Exception as error:
         raise WeightsRejected(
-            f"{manifest.path}: vLLM did not take version {manifest.version}: {told(error)}"
+            f"{manifest.path}: vLLM did not take version {manifest.version}: {in_words(error)}"
         ) from error
     finally:
         # Also when cancelled: a paused engine would hold its requests for ever.
@@ -123,11 +124,6 @@ async def swap(
         load_s=loaded - paused,
         probe_s=probed - loaded,
     )
-
-
-def told(error: BaseException) -> str:
-    """The error's kind and what it says."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 async def _load(calls: WeightCalls, manifest: WeightsManifest, end: float) -> None:
@@ -162,7 +158,7 @@ async def _resume(calls: WeightCalls, live: LiveWeights, call_s: float) -> float
                     return resumed
             problem = "it answered, and is paused still"
         except Exception as error:
-            problem = told(error)
+            problem = in_words(error)
         logger.warning("resume %d of %d after an update failed: %s", attempt + 1, _RESUME_ATTEMPTS, problem)
     live.broke(f"vLLM could not be resumed after an update ({problem})")
     await _abandon(calls, call_s)
@@ -175,7 +171,7 @@ async def _abandon(calls: WeightCalls, call_s: float) -> None:
         async with _within("abort", call_s):
             await calls.abandon()
     except Exception as error:
-        logger.error("vLLM did not give up its requests after a failed update: %s", told(error))
+        logger.error("vLLM did not give up its requests after a failed update: %s", in_words(error))
 
 
 @asynccontextmanager

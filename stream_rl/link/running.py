@@ -8,6 +8,8 @@ from typing import Protocol, TypeVar
 
 import anyio
 
+from stream_rl.causes import in_words
+
 
 class End(Protocol):
     """A hub's or a client's end."""
@@ -45,7 +47,7 @@ async def running(end: E) -> AsyncIterator[E]:
             await end.aclose()
         except Exception as error:
             failure = error
-            reason = f"failed: {type(error).__name__}: {error}"
+            reason = f"failed: {in_words(error)}"
         finally:
             with anyio.CancelScope(shield=True):
                 await end.part(reason[:1000])

@@ -27,11 +27,12 @@ class RunDirectory:
             raise UsageError(f"{root} already holds a run; go on with --resume {root}, or choose another --name")
         run = cls(root)
         try:
-            for folder in (run.checkpoints, run.logs, run.report):
-                folder.mkdir(parents=True, exist_ok=True)
+            run.make_folders()
             (root / "run_id").write_text(secrets.token_hex(6), encoding="ascii")
         except OSError as error:
-            raise UsageError(f"{root} cannot be made: {error.strerror}") from None
+            raise UsageError(
+                f"{root} cannot be made: {error.strerror}; start in a folder that can be written and has room"
+            ) from None
         return run
 
     @classmethod
@@ -43,6 +44,11 @@ class RunDirectory:
         known = sorted(p.parent.name for p in base.glob("*/run_id"))
         there = f"runs here: {', '.join(known[-8:])}" if known else f"there are no runs under {base}"
         raise UsageError(f"no run {name!r}; {there}")
+
+    def make_folders(self) -> None:
+        """Those that roles write to. A copied run may have lost the empty ones."""
+        for folder in (self.checkpoints, self.logs, self.report):
+            folder.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -17,7 +17,8 @@ class Learner:
     9.0
     >>> learner.repace(7.0, 2.0); learner.end_s  # the second half takes twice as long
     11.0
-    >>> learner.end(11.0); learner.waited_s, learner.judge_waited_s, learner.version, learner.written_s
+    >>> learner.hold(11.0); learner.end(11.0)
+    >>> learner.waited_s, learner.judge_waited_s, learner.version, learner.written_s
     (4.0, 1.0, 1, 14.0)
     >>> learner.begin(15.0, produced_s=15.0, judged_s=15.0); learner.waited_s, learner.published_s
     (5.0, 3.0)
@@ -75,8 +76,6 @@ class Learner:
 
     def end(self, now_s: float) -> None:
         """The update is done, and the version before it is out of the way: its own begins to be written."""
-        if self.computing:
-            self.hold(now_s)
         self.published_s += now_s - self._held_since_s
         self.held = False
         self._idle_since_s = now_s

@@ -96,6 +96,8 @@ class Model:
                 self._trained(due.time_s)
             case "written":
                 self._written = due.who
+                if self._learner.held:
+                    self._take(due.time_s)
             case "live":
                 self._syncing = False
                 self._rounds.live(due.who)
@@ -147,14 +149,14 @@ class Model:
 
     def _trained(self, now_s: float) -> None:
         learner = self._learner
-        if now_s < learner.written_s:
-            learner.hold(now_s)
-            self._machine.learner_changed()
-            self._schedule.at(learner.written_s, "trained", 0, learner.stamp)
-        else:
-            learner.end(now_s)
-            self._machine.learner_changed()
-            self._schedule.at(learner.written_s, "written", learner.version)
+        learner.hold(now_s)
+        self._machine.learner_changed()
+        if self._written == learner.version:  # else once the version before is written
+            self._take(now_s)
+
+    def _take(self, now_s: float) -> None:
+        self._learner.end(now_s)
+        self._schedule.at(self._learner.written_s, "written", self._learner.version)
 
     def _train(self) -> None:
         learner = self._learner

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 
+from stream_rl.causes import in_words
 from stream_rl.sinks.port import Point, Sink
 
 CAPACITY = 1000  # points that may wait: far more updates than a sink is ever behind while it works at all
@@ -67,7 +68,7 @@ class Feed:
                     sink.write(point)
         except Exception as error:  # of somebody else's package: it may be anything, and is told
             traceback.print_exc()
-            self._give_up("".join(traceback.format_exception_only(error)).strip())
+            self._give_up(in_words(error))
 
     def _next(self) -> Point | None:
         """The oldest waiting point; None at the end, and once the sink was given up."""

@@ -19,7 +19,8 @@ from stream_rl.link.zmq_hub import open_hub
 from stream_rl.link.zmq_link import open_link
 from stream_rl.messages import ToOrchestrator, ToProducer
 
-SHORT = Limits(window_items=4, heartbeat_s=0.1, silence_s=1.0, goodbye_s=2.0)
+PATIENT = Limits(window_items=4, heartbeat_s=0.1, silence_s=30.0, goodbye_s=10.0)  # a busy machine may be silent, too
+SHORT = Limits(window_items=4, heartbeat_s=0.1, silence_s=1.0, goodbye_s=2.0)  # where silence is what is tested
 
 
 class Network(Protocol):
@@ -27,7 +28,7 @@ class Network(Protocol):
 
     hub: HubEnd
 
-    def connect(self, name: str, limits: Limits = SHORT) -> AbstractAsyncContextManager[LinkEnd[ToProducer]]:
+    def connect(self, name: str, limits: Limits = PATIENT) -> AbstractAsyncContextManager[LinkEnd[ToProducer]]:
         """A producer's link."""
         ...
 
@@ -45,7 +46,7 @@ class MemoryNetwork:
         self.hub: HubEnd = hub
         self._memory = hub
 
-    def connect(self, name: str, limits: Limits = SHORT) -> AbstractAsyncContextManager[LinkEnd[ToProducer]]:
+    def connect(self, name: str, limits: Limits = PATIENT) -> AbstractAsyncContextManager[LinkEnd[ToProducer]]:
         return self._memory.connect(role="producer", name=name, receive=Decoder[ToProducer](ToProducer), limits=limits)
 
     async def cut(self, name: str) -> None:
@@ -56,7 +57,7 @@ class MemoryNetwork:
 
 
 @asynccontextmanager
-async def memory_network(limits: Limits = SHORT) -> AsyncIterator[Network]:
+async def memory_network(limits: Limits = PATIENT) -> AsyncIterator[Network]:
     async with open_memory_hub(receive=Decoder[ToOrchestrator](ToOrchestrator), limits=limits) as hub:
         yield MemoryNetwork(hub)
 
@@ -117,7 +118,7 @@ class ZmqNetwork:
         self._proxies: dict[str, Proxy] = {}
 
     @asynccontextmanager
-    async def connect(self, name: str, limits: Limits = SHORT) -> AsyncIterator[LinkEnd[ToProducer]]:
+    async def connect(self, name: str, limits: Limits = PATIENT) -> AsyncIterator[LinkEnd[ToProducer]]:
         proxy = self._proxies[name] = Proxy(self._port)
         await proxy.serve(self._tasks)
         address = f"tcp://127.0.0.1:{proxy.port}"
@@ -133,7 +134,7 @@ class ZmqNetwork:
 
 
 @asynccontextmanager
-async def zmq_network(limits: Limits = SHORT) -> AsyncIterator[Network]:
+async def zmq_network(limits: Limits = PATIENT) -> AsyncIterator[Network]:
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         receive = Decoder[ToOrchestrator](ToOrchestrator)

@@ -28,7 +28,7 @@ SMALL = (
 
 
 class Up:
-    """A running `stream-rl up --json`, its events as they come. `conftest.py` ends what a failed test leaves running."""
+    """A running `stream-rl up --json`, its events as they come. What a failed test leaves, `conftest.py` ends."""
 
     started: ClassVar[list[Up]] = []
 

@@ -66,7 +66,7 @@ def _target(arguments: argparse.Namespace) -> tuple[str, Config]:
         run_dir = RunDirectory.existing(arguments.target)
     except UsageError as error:
         raise UsageError(f"{arguments.target!r} is no model folder (it has no config.json) and {error}") from None
-    found = sorted(p for p in run_dir.checkpoints.iterdir() if _is_model(p) and p.name.isdigit())
+    found = sorted(p for p in run_dir.checkpoints.glob("*") if _is_model(p) and p.name.isdigit())
     if not found:
         raise UsageError(f"{run_dir.root} has no checkpoint yet")
     return str(found[-1]), configuration.load([run_dir.config], overrides)

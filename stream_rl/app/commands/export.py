@@ -79,7 +79,7 @@ def _checkpoint(run_dir: RunDirectory, version: int | None) -> Path:
         )
     if version is None:
         return newest
-    found = {int(p.name): p for p in run_dir.checkpoints.iterdir() if p.name.isdigit() and (p / STATE_FILE).is_file()}
+    found = {int(p.name): p for p in run_dir.checkpoints.glob("*") if p.name.isdigit() and (p / STATE_FILE).is_file()}
     if version not in found:
         there = ", ".join(map(str, sorted(found)))
         raise UsageError(f"{run_dir.root} has no checkpoint of version {version}; there are {there}")

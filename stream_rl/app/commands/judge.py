@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -44,6 +45,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _ping(arguments: argparse.Namespace) -> int:
     from judge.ping import ping
 
+    if urlsplit(arguments.url).scheme not in ("http", "https"):
+        raise UsageError(f"{arguments.url!r} is no http(s) address; expected one as http://127.0.0.1:8765/v1")
     endpoint = JudgeEndpoint(
         url=arguments.url, model=arguments.model, key_env=arguments.key_env, deadline_s=arguments.deadline
     )

@@ -25,6 +25,7 @@ from stream_rl.app.replay.facts import ReplayFacts, Spending, as_json, in_words
 from stream_rl.app.replay.plan import ReplayPlan, plan_replay
 from stream_rl.app.replay.rejudge import rejudge
 from stream_rl.app.replay.results import ReplayResults
+from stream_rl.causes import cause
 from stream_rl.config import JudgeEndpoint
 from stream_rl.errors import JudgeFailed, UsageError
 from stream_rl.observe.archive import Archive, ArchivedGroup
@@ -96,7 +97,7 @@ def _judge_again(arguments: argparse.Namespace, run_dir: RunDirectory) -> int:
         try:
             facts = anyio.run(_replay, run_dir, plan, archive, limit, total)
         except BaseExceptionGroup as group:
-            raise _cause(group) from None
+            raise cause(group) from None
         except KeyboardInterrupt:
             sys.stderr.write("\ninterrupted; the same command goes on from here\n")
             return _INTERRUPTED
@@ -104,13 +105,6 @@ def _judge_again(arguments: argparse.Namespace, run_dir: RunDirectory) -> int:
     (folder / f"{plan.name}.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write((json.dumps(found) if arguments.json else in_words(facts)) + "\n")
     return 0
-
-
-def _cause(error: BaseException) -> BaseException:
-    """What a task group was ended by, where that is one thing."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 def _archive(run_dir: RunDirectory) -> Archive:

@@ -17,7 +17,7 @@ import anyio.abc
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from stream_rl.app.control import ask
+from stream_rl.app.control import asking
 from stream_rl.messages import DetachJudge, FromControl, JudgesReply, Tune, TuneReply
 from stream_rl.observe.rundir import RunDirectory
 from stream_rl.page.reader import RunReader
@@ -32,11 +32,16 @@ _KEYS = "q leave   p pause or go on   + - async depth   d detach a judge"
 def run(arguments: argparse.Namespace) -> int:
     """Watch until q or Ctrl-C. Where there is no terminal the board is printed once."""
     run_dir = RunDirectory.existing(arguments.run)
-    top = Top(RunReader(run_dir, builtin()), Snapshot(partial(ask, run_dir)))
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        anyio.run(_watch, top)
-    else:
-        Console().print(anyio.run(top.draw))
+
+    async def show() -> None:
+        async with asking(run_dir) as ask:
+            top = Top(RunReader(run_dir, builtin()), Snapshot(ask))
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                await _watch(top)
+            else:
+                Console().print(await top.draw())
+
+    anyio.run(show)
     return 0
 
 

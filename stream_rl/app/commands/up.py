@@ -92,9 +92,24 @@ def _existing(arguments: argparse.Namespace) -> tuple[RunDirectory, Config]:
     done = latest(run_dir.root)
     if config.groups != before.groups or (done and config.updates < int(done.name)):
         raise UsageError("a run that has begun keeps its groups, and cannot end before its last checkpoint")
+    _refuse_complete(run_dir, config, done)
     preflight.check_static(config)
     preflight.check_judges(config)
+    run_dir.make_folders()
     return run_dir, config
+
+
+def _refuse_complete(run_dir: RunDirectory, config: Config, done: Path | None) -> None:
+    """A run that has trained every update, and said so, has nothing left to do. Raises `UsageError`."""
+    finished = any(
+        record.get("type") == "finished" and record.get("complete") and record.get("version") == config.updates
+        for record in read_json_lines(run_dir.events)
+    )
+    if finished and done and int(done.name) == config.updates:
+        raise UsageError(
+            f"{run_dir.root} is complete: all its {config.updates} updates are trained; read `stream-rl report "
+            f"{run_dir.root}`, or train on with --set updates={2 * config.updates}"
+        )
 
 
 def _rewind(run_dir: RunDirectory) -> Path | None:

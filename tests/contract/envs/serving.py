@@ -39,5 +39,5 @@ def served(python: str, world: str, *arguments: str, path: Path | None = None) -
             yield line.partition(" listens at ")[2].partition(";")[0]
         finally:
             process.terminate()
-            code = process.wait(timeout=20)
+            code = process.wait(timeout=100)
     assert code == 0

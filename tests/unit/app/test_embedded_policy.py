@@ -14,6 +14,7 @@ from stream_rl.app import embedded_recipe, policy_cache, smollm2
 from stream_rl.app.embedded_policy import ensure_policy
 from stream_rl.app.embedded_recipe import EmbeddedRecipe, WriterRecipe, content_key, writer_key
 from stream_rl.app.embedded_writing import WritingRecipe
+from stream_rl.app.known_policies import recall
 from stream_rl.errors import ConfigError
 from stream_rl.rubrics.vocabulary import Vocabulary, builtin
 
@@ -47,6 +48,7 @@ def test_random_tiny_is_a_small_untrained_model_with_the_embedded_tokenizer(tmp_
     assert model.config.eos_token_id == tokenizer.eos_token_id
     assert len(tokenizer.encode(builtin()[CORE_RUBRICS[0]].hint)) == 1
     assert ensure_policy("embedded", "random-tiny", tmp_path, ignore) == folder
+    assert recall(tmp_path, "embedded-tiny") == folder
 
 
 def test_the_embedded_policy_is_built_once_and_tells_its_progress(
@@ -147,7 +149,7 @@ def test_two_builders_at_once_build_once(tmp_path: Path) -> None:
     def build(folder: Path) -> None:
         builds.append(1)
         started.set()
-        assert release.wait(10)
+        assert release.wait(40)
         (folder / "model").touch()
 
     found: list[Path] = []
@@ -155,11 +157,11 @@ def test_two_builders_at_once_build_once(tmp_path: Path) -> None:
         threading.Thread(target=lambda: found.append(policy_cache.cached(tmp_path, "key", build))) for _ in range(2)
     ]
     threads[0].start()
-    assert started.wait(10)
+    assert started.wait(40)
     threads[1].start()
     release.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(40)
     assert builds == [1]
     assert found == [tmp_path / "key"] * 2
 

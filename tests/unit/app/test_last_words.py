@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from stream_rl.app.child import _told
-from stream_rl.errors import GeneratorBroken
+from typing import Any
+
+import pytest
+
+from stream_rl.app.child import last_words
+from stream_rl.errors import ConfigError, GeneratorBroken
 
 
-def test_an_engine_that_fails_many_rollouts_is_told_once_and_in_words() -> None:
-    first, second = GeneratorBroken("the server is gone"), GeneratorBroken("the server is gone; attach it again")
-    group = ExceptionGroup("a", [ExceptionGroup("b", [first]), ExceptionGroup("c", [second, second])])
-    assert _told(group) is first
-
-
-def test_a_group_with_a_bug_in_it_stays_a_group() -> None:
-    group = ExceptionGroup("a", [GeneratorBroken("gone"), KeyError("bug")])
-    assert _told(group) is group
-    assert isinstance(_told(ExceptionGroup("a", [KeyError("bug")])), KeyError)
+@pytest.mark.parametrize(
+    ("error", "said", "exit_code"),
+    [
+        (ExceptionGroup("a", [ExceptionGroup("b", [ConfigError("port", "7 is in use.")])]), "port: 7 is in use.", 2),
+        (ExceptionGroup("a", [GeneratorBroken("gone"), KeyError("bug")]), "gone; KeyError: 'bug'", 1),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", 1),
+    ],
+)
+def test_the_supervisor_hears_the_errors_themselves_and_the_log_has_their_traceback(
+    error: Exception, said: str, exit_code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[dict[str, Any]] = []
+    assert last_words(told.append, error) == exit_code
+    assert told == [{"type": "failed", "error": said, "exit_code": exit_code}]
+    assert type(error).__name__ in capsys.readouterr().err

@@ -138,7 +138,8 @@ def test_what_is_slow_shows_in_its_own_state_and_only_there(
 def test_a_slow_ledger_is_the_orchestrators_and_nobody_elses_work(tmp_path: Path, usual: Accounts) -> None:
     accounts = seconds(play(tmp_path / "run", Pace(ledger_s=0.125), updates=UPDATES))
     assert usual["orchestrator", "ledger"] == 0.0
-    # A group: leased, two rollouts, produced, two verdicts, judged. A round: four selections, trained, published, live, memory.
+    # A group: leased, two rollouts, produced, two verdicts, judged.
+    # A round: four selections, trained, published, live, memory.
     calls = GROUPS * 7 + 4 + 1 + 1 + 1 + 1
     assert accounts["orchestrator", "ledger"] == pytest.approx(calls * 0.125, rel=TOLERANCE)
     for role, state in (("learner", "train"), ("producer-0", "environment"), ("judging", "asking")):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from envs.pool import Backoff, WorkerPool
@@ -94,11 +95,11 @@ async def test_a_world_that_lost_its_own_server_says_so_and_the_worker_lives() -
         ("kill", r"signal 9 \(SIGKILL\)"),
         ("exit", "exit code 7"),
         ("garbage", "not a message"),
-        ("stall", r"longer than 0\.2 s"),
+        ("stall", r"longer than 1 s"),
     ],
 )
 async def test_a_dead_worker_fails_what_it_held_and_comes_back(action: str, cause: str) -> None:
-    async with WorkerPool([config(workers=2, step_deadline_s=0.2 if action == "stall" else 10.0)]) as pool:
+    async with WorkerPool([config(workers=2, step_deadline_s=1.0 if action == "stall" else 30.0)]) as pool:
         held = [await pool.open(COUNTER) for _ in range(4)]  # least loaded: two on each worker
         where = [0, 0, 0, 0]
         for i, session in enumerate(held):
@@ -115,7 +116,7 @@ async def test_a_dead_worker_fails_what_it_held_and_comes_back(action: str, caus
             assert (await session.step("a")).text.startswith("2 in ")
         for session in held:
             await session.aclose()
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             while where[0] in pool.pids or len(pool.pids) < 2:
                 await pool.changed()
         assert gone(where[0])
@@ -123,8 +124,8 @@ async def test_a_dead_worker_fails_what_it_held_and_comes_back(action: str, caus
 
 
 async def test_calls_waiting_behind_others_are_not_late() -> None:
-    """Twenty calls of 30 ms each on one worker, deadline 200 ms: the queue is longer than the deadline."""
-    async with WorkerPool([config("Slow", step_deadline_s=0.2)]) as pool:
+    """Twelve calls of 0.15 s each on one worker, deadline 1.5 s: the queue is longer than the deadline."""
+    async with WorkerPool([config("Slow", options={"step_s": 0.15}, step_deadline_s=1.5)]) as pool:
         results: list[StepResult] = []
 
         async def one() -> None:
@@ -133,16 +134,16 @@ async def test_calls_waiting_behind_others_are_not_late() -> None:
             results.append(await session.step("a"))
 
         async with anyio.create_task_group() as group:
-            for _ in range(20):
+            for _ in range(12):
                 group.start_soon(one)
-        assert len(results) == 20
+        assert len(results) == 12
 
 
 async def test_a_worker_killed_from_outside_is_seen_while_idle() -> None:
     async with WorkerPool([config()]) as pool:
         (pid,) = pool.pids
         os.kill(pid, signal.SIGKILL)
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             while pool.pids in ([pid], []):
                 await pool.changed()
         assert len(await play(pool, ["a", "a"])) == 2
@@ -221,6 +222,29 @@ async def test_cancelling_the_block_leaves_nothing() -> None:
     assert all(gone(pid) for pid in pids)
 
 
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_pool_that_is_left_while_it_starts_leaves_nothing(steps: int) -> None:
+    """Cancelled after so many turns of the event loop: while the process is made, or once it is asked to begin."""
+    before = _children()
+
+    async def start() -> None:
+        async with WorkerPool([config()]):
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(start)
+        for _ in range(steps):
+            await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    assert _children() <= before
+
+
+def _children() -> set[int]:
+    """Processes of this one's that are there, dead or alive."""
+    own = os.getpid()
+    return {int(pid) for path in Path(f"/proc/{own}/task").glob("*/children") for pid in path.read_text().split()}
+
+
 async def test_workers_die_with_the_pools_process_even_inside_a_call() -> None:
     program = (
         "import anyio, os\n"
@@ -239,7 +263,7 @@ async def test_workers_die_with_the_pools_process_even_inside_a_call() -> None:
     pids = [int(pid) for pid in done.stdout.split()]
     assert done.returncode == -signal.SIGKILL
     assert len(pids) == 2
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         # The kernel gives no event for somebody else's child.
         while not all(gone(pid) or _zombie(pid) for pid in pids):  # noqa: ASYNC110
             await anyio.sleep(0.01)

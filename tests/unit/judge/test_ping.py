@@ -10,15 +10,15 @@ from stream_rl.config import JudgeEndpoint
 from tests.unit.judge.conftest import Act, FaultServer, reset, running, says, stall, status
 
 
-async def report(url: str, *, key_env: str = "", model: str = "rules", deadline_s: float = 0.3) -> PingReport:
+async def report(url: str, *, key_env: str = "", model: str = "rules", deadline_s: float = 20.0) -> PingReport:
     config = JudgeEndpoint(url=url, model=model, key_env=key_env, deadline_s=deadline_s)
     return await ping(config, environ={"JUDGE_KEY": "sk-secret"})
 
 
 async def test_the_embedded_judge_answers(embedded: str) -> None:
-    found = await report(embedded, deadline_s=5.0)
+    found = await report(embedded)
     assert (found.ok, found.model, found.problem) == (True, "rules", "")
-    assert 0 < found.latency_s < 5
+    assert 0 < found.latency_s < 20
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,6 @@ async def test_the_embedded_judge_answers(embedded: str) -> None:
         (status(200, "<html>"), "", "does not speak the OpenAI protocol"),
         (status(422, "odd"), "", "HTTP 422: odd; the request was refused"),
         (says("Hello! How can I help?"), "", "not with the JSON asked for.*Hello!"),
-        (stall, "", "no answer within 0.3 s; raise deadline_s"),
         (reset, "", "connection broke"),
     ],
 )
@@ -47,6 +46,13 @@ async def test_what_is_wrong_in_one_sentence(faulty: FaultServer, fault: Act, ke
     assert re.search(said, found.problem), found.problem
     assert "sk-secret" not in found.problem
     assert "\n" not in found.problem
+
+
+async def test_silence_is_what_it_is_called(faulty: FaultServer) -> None:
+    faulty.script = [stall]
+    found = await report(faulty.url, deadline_s=0.3)
+    assert not found.ok
+    assert "no answer within 0.3 s; raise deadline_s" in found.problem
 
 
 async def test_nothing_listens() -> None:

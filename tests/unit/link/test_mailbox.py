@@ -40,7 +40,7 @@ async def test_closing_wakes_a_reader() -> None:
     async def read() -> None:
         assert [item async for item in box] == []
 
-    with anyio.fail_after(1):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await let_it_wait()

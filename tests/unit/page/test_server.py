@@ -23,6 +23,7 @@ from stream_rl.messages import (
     TuneReply,
 )
 from stream_rl.observe.rundir import append_json
+from stream_rl.page import snapshot
 from stream_rl.page.guard import SECURITY_HEADERS
 from stream_rl.page.reader import RunReader
 from stream_rl.page.server import RunPage
@@ -160,7 +161,8 @@ async def test_what_the_orchestrator_refuses_is_told_in_its_words(tmp_path: Path
             assert await response.json() == {"async_depth": 2, "paused": True}
 
 
-async def test_many_who_look_are_one_question(tmp_path: Path) -> None:
+async def test_many_who_look_are_one_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "_FRESH_S", 1000.0)  # twenty requests may take a busy machine longer than a second
     orchestrator = Orchestrator()
     async with serving(tmp_path, orchestrator) as session:
 
@@ -171,7 +173,7 @@ async def test_many_who_look_are_one_question(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
                 tasks.start_soon(look)
-    assert len(orchestrator.asked) <= 2
+    assert len(orchestrator.asked) == 1
 
 
 async def test_of_a_run_that_is_over_its_last_words_are_shown(tmp_path: Path) -> None:

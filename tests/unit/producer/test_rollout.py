@@ -15,6 +15,7 @@ from stream_rl.ports import GenerateRequest, GenerateResult
 from stream_rl.producer.rollout import rollout, sampler_seed
 from stream_rl.types import Message, StepResult, Trajectory, VersionSpan
 from tests.unit.producer.twins import ASK, END, SYSTEM, USER, ScriptedGenerator, ToyWorld, lines, means, plan, sampled
+from tests.unit.virtual_time import in_virtual_time
 
 
 def ids(text: str) -> list[int]:
@@ -190,6 +191,7 @@ async def test_a_bug_is_raised_and_the_episode_given_back() -> None:
     assert world.closed == 1
 
 
+@in_virtual_time
 async def test_the_deadline_makes_an_invalid_record_of_what_there_was() -> None:
     async def script(request: GenerateRequest) -> GenerateResult:
         if len(request.prompt_ids) > 5:

@@ -35,7 +35,7 @@ M = TypeVar("M", bound=FromProducer)
 
 def lease(group_id: str, size: int = 2) -> TrainLease:
     return TrainLease(
-        group_id=group_id, task=TASK, size=size, seed=1, temperature=1.0, max_tokens=8, max_turns=3, deadline_s=10.0
+        group_id=group_id, task=TASK, size=size, seed=1, temperature=1.0, max_tokens=8, max_turns=3, deadline_s=60.0
     )
 
 
@@ -76,7 +76,7 @@ async def serving(
     )
     orchestrator = Orchestrator(link)
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(40):
             async with anyio.create_task_group() as group:
                 group.start_soon(producer.run)
                 yield orchestrator
@@ -209,7 +209,7 @@ async def test_a_rejected_update_is_told_and_then_ends_the_producer() -> None:
     producer = Producer(link, generator, world, LetterRenderer(), vocabulary(), capacity=1, max_model_len=100)
     link.deliver(lease("a"))
     link.deliver(update(1))
-    with anyio.fail_after(5), pytest.raises(WeightsRejected, match="f9 found"):
+    with anyio.fail_after(40), pytest.raises(WeightsRejected, match="f9 found"):
         await producer.run()
     failed = await Orchestrator(link).until(WeightsFailed)
     assert (failed.version, failed.error) == (1, "fingerprint f1 expected, f9 found")
@@ -236,7 +236,7 @@ async def test_a_bug_ends_the_producer() -> None:
         capacity=1, max_model_len=100,
     )  # fmt: skip
     link.deliver(lease("a"))
-    with anyio.fail_after(5), pytest.raises(ExceptionGroup) as caught:
+    with anyio.fail_after(40), pytest.raises(ExceptionGroup) as caught:
         await producer.run()
     assert caught.group_contains(ZeroDivisionError)
     link.close()
@@ -283,6 +283,7 @@ async def test_accounts_add_up_and_say_what_the_time_went_to() -> None:
 
 
 async def test_accounts_come_every_few_seconds_and_hold_what_is_new() -> None:
+    began = anyio.current_time()
     async with serving(ScriptedGenerator(), stats_every_s=0.02) as orchestrator:
         orchestrator.link.deliver(lease("a"))
         await orchestrator.until(GroupClosed)
@@ -294,4 +295,5 @@ async def test_accounts_come_every_few_seconds_and_hold_what_is_new() -> None:
     assert sum(s.generated_tokens for s in stats) == 6
     for s in stats:
         assert s.total_s == pytest.approx(sum(s.states.values()))
-        assert 0.0 < s.total_s < 5.0
+        assert s.total_s > 0.0
+    assert sum(s.total_s for s in stats) <= anyio.current_time() - began  # no second is told twice

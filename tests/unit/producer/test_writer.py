@@ -22,6 +22,7 @@ from stream_rl.types import Trajectory, Writing
 from tests.unit.producer import twins
 from tests.unit.producer.twins import END, TASK, USER, ToyWorld
 from tests.unit.rubrics.episodes import episode, steps
+from tests.unit.virtual_time import in_virtual_time
 
 FIVE = tuple(f"criterion {letter}" for letter in "abcde")
 GOOD = json.dumps(FIVE)
@@ -135,6 +136,7 @@ async def test_a_long_group_is_summarised_and_the_turns_counted() -> None:
     assert writing.prompt_tokens <= 4 * 800
 
 
+@in_virtual_time
 async def test_the_deadline_keeps_what_was_answered() -> None:
     numbers = itertools.count()
 
@@ -183,6 +185,7 @@ async def test_a_broken_generator_ends_the_producer() -> None:
     assert caught.group_contains(GeneratorBroken)
 
 
+@in_virtual_time
 async def test_cancelling_the_producer_is_not_taken_for_a_deadline() -> None:
     slow = speaker([GOOD] * 4, prefill_s=lambda prompt: 30.0)
     ended = False

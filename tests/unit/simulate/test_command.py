@@ -23,7 +23,7 @@ def facts(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, floa
 def test_the_embedded_default_needs_no_argument(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("the embedded default: 52 updates, simulated\n")
+    assert text.startswith("the embedded default: 78 updates, simulated\n")
     assert "service times" in text
 
 

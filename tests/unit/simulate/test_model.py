@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_rl.config import Config
@@ -222,6 +222,21 @@ def test_what_the_model_leaves_out_is_said() -> None:
     answer_s=st.floats(0.0, 3.0),
     invalid=st.floats(0.0, 0.4),
     seed=st.integers(0, 9),
+)
+@example(  # cores change hands while an update waits for the version before it
+    depth=2,
+    producers=2,
+    concurrency=1,
+    candidates=4,
+    buffer=0,
+    mode="in_flight",
+    every=0,
+    cores=2,
+    train_s=0.0,
+    publish_s=5.0,
+    answer_s=0.0,
+    invalid=0.0,
+    seed=0,
 )
 def test_every_run_ends_within_the_bound_and_its_parts_add_up(
     depth: int,

@@ -33,6 +33,20 @@ class Broken(Kept):
         super().write(point)
 
 
+class Followed(Kept):
+    """Says when it has written the point of one step."""
+
+    def __init__(self, log: list[str], step: int, written: threading.Event) -> None:
+        super().__init__(log)
+        self._step = step
+        self._written = written
+
+    def write(self, point: Point) -> None:
+        super().write(point)
+        if point.step == self._step:
+            self._written.set()
+
+
 class Stuck(Kept):
     """Does not come back from a call until `free` is set."""
 

@@ -15,7 +15,7 @@ from stream_rl.sinks import feed
 from stream_rl.sinks.board import LOG, SinkBoard
 from stream_rl.sinks.port import RunFacts, Sink
 from tests.unit.observe.samples import ALARM, eval_record, metrics_line
-from tests.unit.sinks.doubles import Broken, Kept, Stuck, refuses
+from tests.unit.sinks.doubles import Broken, Followed, Kept, Stuck, refuses
 
 UPDATES = [{"type": "update", **metrics_line(step, train_s=4.0 * (step + 1))} for step in range(4)]
 Start = Callable[[RunFacts], Sink]
@@ -88,12 +88,14 @@ def test_a_sink_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     shown: list[Mapping[str, Any]] = []
     good: list[str] = []
     free = threading.Event()
-    starts: dict[str, Start] = {"stuck": lambda _: Stuck([], free), "good": lambda _: Kept(good)}
+    caught_up = threading.Event()
+    starts: dict[str, Start] = {"stuck": lambda _: Stuck([], free), "good": lambda _: Followed(good, 3, caught_up)}
     try:
-        with sinks(tmp_path / "r", shown, starts, flush_s=0.1) as board:
+        with sinks(tmp_path / "r", shown, starts, flush_s=1.0) as board:
             for event in UPDATES:
                 board(event)
             assert shown == UPDATES
+            assert caught_up.wait(40), "a sink waited for another one"
         assert board.stuck
     finally:
         free.set()

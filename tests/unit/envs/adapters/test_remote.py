@@ -114,13 +114,13 @@ async def test_requests_that_make_no_sense() -> None:
 
 
 async def test_idle_sessions_end_and_a_full_server_says_so() -> None:
-    async with served(capacity=1, idle_s=0.3) as there:
+    async with served(capacity=1, idle_s=2.0) as there:
         first = await at(there.address)
         second = await at(there.address, attempts=1)
         await run_sync(first.reset, TASK, 1)
         with pytest.raises(EnvironmentFailed, match="503: all 1 sessions are taken"):
             await run_sync(second.reset, TASK, 1)
-        patient = await at(there.address, attempts=6)
+        patient = await at(there.address, attempts=10)
         await run_sync(patient.reset, TASK, 1)  # comes again until the idle session has ended
         with pytest.raises(EnvironmentFailed, match="404: no session"):
             await run_sync(first.step, "a")
@@ -215,11 +215,11 @@ def test_a_slow_answer_is_waited_for_no_longer_than_agreed() -> None:
 
     def answers(path: str, call: int) -> tuple[int, bytes] | None:
         if path == "step":
-            hold.wait(10)
+            hold.wait(40)
         return 200, _BEGUN
 
     with strange(answers) as (url, _):
-        world = Remote(url=url, timeout_s=0.2)
+        world = Remote(url=url, timeout_s=1.0)
         world.reset(TASK, 1)
         with pytest.raises(EnvironmentFailed, match="step: no answer: TimeoutError"):
             world.step("a")

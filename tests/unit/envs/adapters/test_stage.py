@@ -140,7 +140,7 @@ def test_an_abandoned_program_is_cancelled(play: Play) -> None:
 
     play.begin(waits)
     play.abandon()
-    stage().start(_wait(over)).result(timeout=10)
+    stage().start(_wait(over)).result(timeout=40)
     assert ended == ["cancelled"]
 
 

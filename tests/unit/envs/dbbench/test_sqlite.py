@@ -25,6 +25,13 @@ TABLE = Table(
 
 @pytest.fixture
 def database() -> Iterator[SQLiteDatabase]:
+    made = SQLiteBackend(statement_limit_s=30.0).open([TABLE])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hasty() -> Iterator[SQLiteDatabase]:
     made = SQLiteBackend(statement_limit_s=0.3).open([TABLE])
     yield made
     made.close()
@@ -132,7 +139,7 @@ def test_what_an_agent_may_not_do_fails_at_once(database: SQLiteDatabase, sql: s
     began = time.monotonic()
     with pytest.raises((StatementFailed, Refused)):
         database.execute(sql)
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 20.0  # and its time limit is 30 s
     assert database.execute("SELECT COUNT(*) FROM `Big Games`") == "[(4,)]"
 
 
@@ -144,10 +151,10 @@ def test_what_an_agent_may_not_do_fails_at_once(database: SQLiteDatabase, sql: s
         "SELECT MAX(t0.Team LIKE t1.Team) FROM " + ", ".join(f"`Big Games` t{i}" for i in range(20)),
     ],
 )
-def test_a_statement_without_end_is_stopped(database: SQLiteDatabase, sql: str) -> None:
+def test_a_statement_without_end_is_stopped(hasty: SQLiteDatabase, sql: str) -> None:
     with pytest.raises(StatementFailed, match=r"longer than 0\.3 s"):
-        database.execute(sql)
-    assert database.execute("SELECT COUNT(*) FROM `Big Games`") == "[(4,)]"
+        hasty.execute(sql)
+    assert hasty.execute("SELECT COUNT(*) FROM `Big Games`") == "[(4,)]"
 
 
 def test_memory_of_an_episode_is_bounded(database: SQLiteDatabase) -> None:
@@ -206,7 +213,7 @@ def test_hostile_patterns_take_no_time() -> None:
         with pytest.raises(PatternRefused):
             regexp(pattern, "a" * 4000)
     assert regexp("^[0-9]+$", "123")
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 30.0  # where backtracking would take years
 
 
 def test_order_of_text() -> None:
