@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -213,19 +214,34 @@ async def test_an_endpoint_that_knows_no_limits_of_length_keeps_its_structured_o
 
 
 async def test_concurrency_is_bounded_and_queueing_costs_no_deadline(faulty: FaultServer) -> None:
+    """With every request the clock goes on by more than a deadline: what waits for a place has waited for longer."""
+    ahead_s = 0.0
+    both = anyio.Event()
+
     async def slow(_: object) -> object:
-        await anyio.sleep(0.4)
+        nonlocal ahead_s
+        ahead_s += 30.0
+        if faulty.in_flight == 2:
+            both.set()
+        await both.wait()
+        await anyio.sleep(0.02)
         return await says(json.dumps(dict.fromkeys(SMALL.ids, "positive")))(None)  # type: ignore[arg-type]
 
     faulty.script = [slow] * 12  # type: ignore[list-item]
     verdicts: list[Verdict] = []
-    async with judging(endpoint(faulty.url, deadline_s=2.0, concurrency=2)) as judge:
+    made = OpenAIJudge(
+        [endpoint(faulty.url, deadline_s=20.0, concurrency=2)],
+        SMALL,
+        hedge_share=0.0,
+        clock=lambda: time.monotonic() + ahead_s,
+    )
+    async with made as judge:
 
         async def one() -> None:
             verdicts.append(await judge.tag(trajectory(CLEAN)))
 
         async with anyio.create_task_group() as group:
-            for _ in range(12):  # six rounds of 0.4 s, longer than one deadline
+            for _ in range(12):
                 group.start_soon(one)
     assert faulty.most_in_flight == 2
     assert [values(v) for v in verdicts] == [["positive"] * 3] * 12
