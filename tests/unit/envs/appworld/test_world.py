@@ -20,7 +20,8 @@ from stream_rl.types import Split, Task
 from tests.unit.envs.appworld.processes import children, ended
 
 Serve = Callable[[], tuple[str, subprocess.Popen[str]]]
-RUNAWAY = "sum(iter(int, 1))"  # one call that never returns to the interpreter, which alone could be interrupted
+# Hangs deaf to the alarm that would interrupt it, and uses no processor meanwhile.
+RUNAWAY = "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})\ntime.sleep(600)"
 
 
 def task(index: int = 0, split: Split = "train") -> Task:
