@@ -12,6 +12,7 @@ from time import monotonic  # the event loop's own clock counts whole millisecon
 from anyio import Event, create_task_group, to_thread
 from anyio.abc import TaskGroup
 
+from stream_rl.causes import cause
 from stream_rl.messages import FromLearner, Published, ToLearner
 from stream_rl.observe.states import StateClock
 from stream_rl.ports import Link
@@ -89,6 +90,4 @@ async def open_version_writer(
             yield writer
             writer.wanted = False
     except ExceptionGroup as group:
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise
+        raise cause(group) from None

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if fault is None:
                     raise  # a bug, with all it says
                 problem, code = fault, 1
-    print(f"stream-rl {arguments.command}: {problem}", file=sys.stderr)  # noqa: T201
+    sys.stderr.write(f"stream-rl {arguments.command}: {problem}\n")
     return code
 
 

@@ -28,6 +28,7 @@ from anyio.from_thread import BlockingPortal
 from safetensors import safe_open
 
 from learner.weights.files import version_file
+from stream_rl.causes import in_words
 from stream_rl.errors import ConfigError, LinkError, WeightsRejected
 from stream_rl.link import zmq_wire
 from stream_rl.link.calls import MAX_CALL_BYTES, Call, Done, Join, Method, Sent, to_sender
@@ -185,7 +186,7 @@ class NcclSender:
             session.transfer = None  # a thread may still be inside it
         except Exception as problem:  # whatever vLLM or NCCL says ends this generator's transfer and nothing else
             log.exception("version %d did not reach a generator", join.version)
-            error = f"{type(problem).__name__}: {problem}"
+            error = in_words(problem)
         session.busy = False
         if error:
             self._drop(route)

@@ -77,12 +77,7 @@ async def _inspect(session: ServerSession, options: GeneratorOptions) -> int:
         info = await session.get("/server_info?config_format=json", _Info)
         label, paused = await calls.label(), await calls.paused()
     except ServerRefused as error:
-        if error.status == _UNAUTHORISED:
-            raise _unauthorised(session, error) from error
-        raise ConfigError(
-            "generate.servers",
-            f"{session.url} cannot take weights ({error}); {_START}: with VLLM_SERVER_DEV_MODE=1.",
-        ) from error
+        raise _refused(session, error, "take weights", "with VLLM_SERVER_DEV_MODE=1") from error
     _require(session.url, info.vllm_config, options)
     if paused:
         raise GeneratorBroken(
@@ -127,15 +122,13 @@ async def _require_tokens(session: ServerSession, options: GeneratorOptions) -> 
     try:
         turns.result(await session.post(turns.GENERATE, turns.body(request, 1), turns.Answer), options)
     except ServerRefused as error:
-        if error.status == _UNAUTHORISED:
-            raise _unauthorised(session, error) from error
-        raise ConfigError(
-            "generate.servers",
-            f"{session.url} does not take token ids ({error}); {_START}: with --tokens-only or --enable-scale-out.",
-        ) from error
+        raise _refused(session, error, "take token ids", "with --tokens-only or --enable-scale-out") from error
 
 
-def _unauthorised(session: ServerSession, error: ServerRefused) -> ConfigError:
+def _refused(session: ServerSession, error: ServerRefused, what: str, argument: str) -> ConfigError:
+    """It cannot do `what` without `argument`, or not for who has this key."""
+    if error.status != _UNAUTHORISED:
+        return ConfigError("generate.servers", f"{session.url} cannot {what} ({error}); {_START}: {argument}.")
     sent = f"the key in {session.key_env} is not its own" if session.key_env else "it asks for a key, none was given"
     return ConfigError(
         "generate.key_env", f"{error}: {sent}; name the variable that holds its --api-key (--key-env of `attach`)."

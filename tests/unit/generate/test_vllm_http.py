@@ -126,7 +126,7 @@ async def test_a_server_of_another_model_is_refused_before_anything_is_loaded(op
         (ServerTwin(lacks={"/server_info"}), r"cannot take weights .* VLLM_SERVER_DEV_MODE=1"),
         (ServerTwin(lacks={"/weight_info"}), r"cannot take weights .* VLLM_SERVER_DEV_MODE=1"),
         (ServerTwin(refuses={"/init_weight_transfer_engine"}), r"cannot read published weights"),
-        (ServerTwin(lacks={GENERATE}), r"does not take token ids .*--tokens-only"),
+        (ServerTwin(lacks={GENERATE}), r"cannot take token ids .*--tokens-only"),
         (ServerTwin(lacks={"/collective_rpc"}), r"does not say which model it serves"),
         (ServerTwin(key="secret"), r"answered 401: .* it asks for a key, none was given"),
     ],

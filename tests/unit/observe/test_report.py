@@ -18,16 +18,32 @@ from stream_rl.observe.theme import LIGHT
 from tests.unit.observe.samples import ALARM, eval_record, metrics_line
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    run = RunDirectory.create(tmp_path / "night")
-    for i in range(12):
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Twelve updates, the last of which has something for every chart."""
+    run = RunDirectory.create(tmp_path_factory.mktemp("report") / "night")
+    for i in range(11):
         append_json(run.metrics, metrics_line(i, train_s=4.0 * (i + 1)))
+    line = metrics_line(11, train_s=48.0, wall_s=56.0)
+    line["roles"]["orchestrator"] = {"handling": 0.5, "ledger": 0.5, "idle": 3.0}
+    line["slots"] = {"producer-0": {"generate": 24.0, "wait_for_lease": 8.0}, "judging": {"asking": 2.0, "idle": 6.0}}
+    line["levels"] = {"permits_taken": {"mean": 3.0, "max": 4}, "permits_free": {"mean": 1.0, "max": 4}}
+    line["cost"] = {"device_s": {"learner": 4.0, "generators": 8.0}, "cpu_s": {"learner": 2.0}}
+    line["loop_lag"] = {"mean_s": 0.001, "max_s": 0.25}
+    line["lag"]["by_origin"] = {"generation": {"0": 12, "1": 4}, "judge": {"0": 12, "1": 4}}
+    line["groups"]["discarded"] = {"stale": 2}
+    append_json(run.metrics, line)
     for version, success in ((0, 0.2), (6, 0.45), (12, 0.7)):
         append_json(run.eval, eval_record(version, train_s=4.0 * version, success=success))
     append_json(run.events, ALARM)
     append_json(run.events, {"type": "finished", "at": 0.0, "complete": True, "reason": "", "version": 12})
     return run
+
+
+@pytest.fixture(scope="module")
+def text(run: RunDirectory) -> str:
+    """What writing the report said."""
+    return write_report(run)
 
 
 def png_size(path: Path) -> tuple[int, int]:
@@ -37,8 +53,7 @@ def png_size(path: Path) -> tuple[int, int]:
     return width, height
 
 
-def test_the_report_holds_page_picture_and_json(run: RunDirectory) -> None:
-    text = write_report(run)
+def test_the_report_holds_page_picture_and_json(run: RunDirectory, text: str) -> None:
     page = (run.report / "report.md").read_text()
     assert page.startswith("# run night: complete\n")
     assert "![learning curve](learning_curve.png)" in page
@@ -51,17 +66,7 @@ def test_the_report_holds_page_picture_and_json(run: RunDirectory) -> None:
     assert stored["updates"] == 12
 
 
-def test_the_html_is_one_file_for_light_and_dark(run: RunDirectory) -> None:
-    line = metrics_line(12, train_s=52.0, wall_s=60.0)
-    line["roles"]["orchestrator"] = {"handling": 0.5, "ledger": 0.5, "idle": 3.0}
-    line["slots"] = {"producer-0": {"generate": 24.0, "wait_for_lease": 8.0}, "judging": {"asking": 2.0, "idle": 6.0}}
-    line["levels"] = {"permits_taken": {"mean": 3.0, "max": 4}, "permits_free": {"mean": 1.0, "max": 4}}
-    line["cost"] = {"device_s": {"learner": 4.0, "generators": 8.0}, "cpu_s": {"learner": 2.0}}
-    line["loop_lag"] = {"mean_s": 0.001, "max_s": 0.25}
-    line["lag"]["by_origin"] = {"generation": {"0": 12, "1": 4}, "judge": {"0": 12, "1": 4}}
-    line["groups"]["discarded"] = {"stale": 2}
-    append_json(run.metrics, line)
-    text = write_report(run)
+def test_the_html_is_one_file_for_light_and_dark(run: RunDirectory, text: str) -> None:
     page = (run.report / "report.html").read_text(encoding="utf-8")
     assert f"{run.report / 'report.html'}" in text
     for outside in ("src=", "<script", "<link", "@import", 'href="http'):
